@@ -21,8 +21,6 @@ mod connected;
 mod effects;
 mod handshake_links;
 mod passive;
-#[cfg(test)]
-mod tests;
 
 use self::connected::Connected;
 pub(crate) use self::effects::ConnectionEffects;

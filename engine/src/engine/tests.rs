@@ -10,29 +10,52 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 
-use super::*;
-use crate::atomic::Datatype;
-use crate::buffer::{Buffer, Destination, ReusableBuffer, Segment, Source};
-use crate::completion::{EndedOperation, FailedOperation};
-use crate::connection::ConnectionReport;
-use crate::errno::Errno;
-use crate::error::Again;
-use crate::error::OperationError;
-use crate::flags::{CompletionFlags, CounterEvents};
-use crate::limits::{
-    CONNECT_RETRIES_MAX, CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, REPLACED_LINK_CHECK_MS,
-    REPLACED_LINK_IDLE_MAX_MS, TIMEOUT_GRACE_MS,
+use self::random_frames::header_of_any_form;
+use self::rma::{
+    KEY, raw_region, read_local, read_region, rma_header, rma_request, sent_answers, write_local,
 };
-use crate::loopback::{Faults, Network};
+use super::*;
+use crate::address::AddressFormat;
+use crate::atomic::{AtomicKind, AtomicOp, Datatype};
+use crate::buffer::{Buffer, Destination, ReusableBuffer, Segment, SegmentMut, Source};
+use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
+use crate::connection::{
+    ConnectionEnd, ConnectionError, ConnectionReport, EndpointRole, Request, RequestId, Requester,
+};
+use crate::errno::Errno;
+use crate::error::{Again, Error, OperationError};
+use crate::flags::{CompletionFlags, CounterEvents, MrAccess, Order};
+use crate::limits::{
+    ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, CONNECT_RETRIES_MAX, CONNECTION_DATA_MAX_BYTES,
+    COUNTED_WRITE_MAX_BYTES, COUNTED_WRITES_LINK_MAX_OPS, CREDIT_INITIAL_BYTES, DEFERRED_STEP_MAX_FETCHES,
+    EAGER_MAX_BYTES, FETCH_DELAY_MS, FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES,
+    INJECT_QUEUE_MAX_OPS, MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES, MESSAGE_COST_BYTES,
+    MESSAGE_MAX_BYTES, MULTI_RECV_ALIGN_BYTES, PEER_MAX_LINKS, PEER_SWEEP_MIN_PEERS, PULL_PASS_MAX_BYTES,
+    READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES, REMOTE_MAX_BYTES, REPLACED_LINK_CHECK_MS,
+    REPLACED_LINK_IDLE_MAX_MS, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, RMA_LINK_MAX_OPS, STEP_MAX_CLOSES,
+    STEP_MAX_REPLACED_ENDS, TIMEOUT_GRACE_MS, UNEXPECTED_BUDGET_DEFAULT_BYTES,
+};
+use crate::link::op_number_of;
+use crate::loopback::{CAPACITY_MIN_BYTES, Faults, LoopbackTransport, Network};
 use crate::matching::Criteria;
 use crate::moment::Moment;
-use crate::operation::{Level, ReceiveRequest, Signalled, TransmitOp, TransmitOptions, TransmitRequest};
+use crate::operation::{
+    AtomicLocal, FlushKind, Level, PeekAction, PeekRequest, ReceiveRequest, RmaLocal, Signalled, TransmitOp,
+    TransmitOptions, TransmitRequest,
+};
+use crate::peers::Peers;
+use crate::region::{CountAccess, Persist, Region, RegionAttr, Regions};
 use crate::remote_memory::RemoteMemory;
+use crate::shared_receiver::{MemberId, SharedReceiver};
 use crate::transport::{
     AddressProof, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Provider, Pull,
-    RemotePayload, Sent, SharedMemory,
+    RemotePayload, Sent, SharedMemory, Space,
 };
-use crate::wire::{AwaitedReply, Header, Message};
+use crate::visits::count_visits_during;
+use crate::wire::{
+    Atomic, AtomicForm, AwaitedReply, CountedWrite, Durable, Form, HandshakeHeader, HandshakeStep, Header,
+    MappableRegion, Message, Outcome, Refusal, Rma, RmaKind, samples,
+};
 
 mod atomics;
 mod bounds;
@@ -82,7 +105,11 @@ impl Engine {
     }
 }
 
+/// The link to the peer of most tests.
+const LINK: LinkId = LinkId(7);
+
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
+const REFUSED: LinkError = LinkError::System(Errno::ECONNREFUSED);
 
 /// The description that the scripted transport gives for exposed payload.
 const REMOTE: &[u8] = b"0x7f00";
@@ -124,6 +151,10 @@ impl Scripted {
             Sent::Partial(count) => (Sent::Partial(count), bytes[..count].to_vec()),
             answer => (answer, bytes),
         }
+    }
+
+    fn headers_since(&self, place: usize) -> Vec<Header> {
+        self.sent[place..].iter().map(|(_, header, _)| *header).collect()
     }
 }
 
@@ -367,11 +398,6 @@ impl AddressedRequest {
         self
     }
 
-    fn address(mut self, address: u64) -> AddressedRequest {
-        self.memory_mut().address = address;
-        self
-    }
-
     fn datatype(mut self, elements: Datatype) -> AddressedRequest {
         match &mut self.request.op {
             TransmitOp::Atomic { datatype, .. } => *datatype = elements,
@@ -403,6 +429,164 @@ impl Engine {
     }
 }
 
+/// An engine with its transport and its sink.
+struct Node<T = Scripted> {
+    engine: Engine,
+    transport: T,
+    sink: Recorder,
+}
+
+impl Node {
+    fn new(config: Config) -> Node {
+        Node { engine: Engine::new(config), transport: Scripted::default(), sink: Recorder::default() }
+    }
+
+    /// Returns the headers of the sent frames, from a place on.
+    fn sent_since(&self, place: usize) -> Vec<Header> {
+        self.transport.headers_since(place)
+    }
+}
+
+impl Node<LoopbackTransport> {
+    fn open(network: &Network, instance: u64, config: Config) -> Self {
+        let transport = network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap();
+        Node { engine: Engine::new(config), transport, sink: Recorder::default() }
+    }
+
+    fn address(&self) -> Address {
+        self.transport.address()
+    }
+
+    fn send(&mut self, to: Address, message: impl Into<Bytes>, context: u64, level: Level) {
+        let to = self.engine.intern_peer(to);
+        self.post(send_request(to, b"", context).source(Source::owned(message.into())).level(level));
+        self.transport.flush();
+    }
+
+    /// Makes a pass, which receives at most `frames_max` frames and events. Returns how many it has received.
+    fn progress(&mut self, frames_max: u32) -> u32 {
+        let received = self.transport.receive(frames_max, &mut self.engine.arrivals(&mut self.sink));
+        self.transmit();
+        self.transport.flush();
+        self.deliver_held();
+        received
+    }
+}
+
+impl<T: Transport> Node<T> {
+    fn post(&mut self, request: AddressedRequest) {
+        self.try_post(request).unwrap();
+    }
+
+    fn try_post(&mut self, request: AddressedRequest) -> Result<(), Rejected<Buffer>> {
+        self.engine.post_request(request, &mut self.transport, &mut self.sink)
+    }
+
+    fn post_receive(&mut self, request: ReceiveRequest) {
+        self.engine.post_receive(request, &mut self.sink).unwrap();
+    }
+
+    /// Posts a receive of this length with each of these contexts.
+    fn post_receives(&mut self, len_bytes: usize, contexts: impl IntoIterator<Item = u64>) {
+        contexts.into_iter().for_each(|context| self.post_receive(receive_request(len_bytes, context)));
+    }
+
+    fn post_multi_receive(&mut self, request: ReceiveRequest, min_free_bytes: usize) {
+        self.engine.post_multi_receive(request, min_free_bytes, None, &mut self.sink).unwrap();
+    }
+
+    fn cancel(&mut self, context: u64) -> Result<(), Error> {
+        self.engine.cancel(context, &mut self.sink)
+    }
+
+    fn transmit(&mut self) {
+        self.engine.transmit(&mut self.transport, &mut self.sink);
+    }
+
+    fn transmit_times(&mut self, count: usize) {
+        (0..count).for_each(|_| self.transmit());
+    }
+
+    fn arrivals(&mut self) -> Arrivals<'_, Recorder> {
+        self.engine.arrivals(&mut self.sink)
+    }
+
+    fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        self.arrivals().frame(link, header, payload);
+    }
+
+    /// Delivers a frame, and makes a pass.
+    fn pass_with_frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
+        self.frame(link, header, payload);
+        self.transmit();
+    }
+
+    fn frame_begun(&mut self, link: LinkId, header: &Header) {
+        self.arrivals().frame_begun(link, header);
+    }
+
+    fn payload_arrived(&mut self, link: LinkId, bytes: &[u8]) {
+        self.arrivals().payload_arrived(link, bytes);
+    }
+
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
+        self.arrivals().link_event(link, event);
+    }
+
+    /// Reports that a link with this instance of the peer at this port is up.
+    fn link_up(&mut self, link: LinkId, port: u16, instance: u64) {
+        self.link_event(link, LinkEvent::up(address(port), instance));
+    }
+
+    fn link_down(&mut self, link: LinkId, error: LinkError) {
+        self.link_event(link, LinkEvent::Down(error));
+    }
+
+    fn advance_time(&mut self, now: Moment) {
+        self.engine.advance_time(now, &mut self.sink);
+    }
+
+    fn outstanding_transmits(&self) -> usize {
+        self.engine.outstanding_transmits()
+    }
+
+    fn outstanding_receives(&self) -> usize {
+        self.engine.outstanding_receives()
+    }
+
+    fn unexpected_len(&self) -> usize {
+        self.engine.receive_side.unexpected_len()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.engine.has_unsent()
+    }
+
+    fn has_work_without_arrivals(&self) -> bool {
+        self.engine.has_work_without_arrivals()
+    }
+
+    fn awaits_timeout(&self) -> bool {
+        self.engine.awaits_timeout()
+    }
+
+    fn next_deadline(&self) -> Option<Moment> {
+        self.engine.next_deadline()
+    }
+
+    fn ended_contexts(&self) -> Vec<u64> {
+        self.sink.ended_contexts()
+    }
+
+    fn take_ended(&mut self) -> Vec<Result<EndedOperation, FailedOperation>> {
+        self.sink.take_ended()
+    }
+
+    fn deliver_held(&mut self) {
+        self.engine.deliver_held(&mut self.sink);
+    }
+}
+
 fn send_request(to: PeerId, message: &'static [u8], context: u64) -> AddressedRequest {
     let source = Source::owned(Bytes::from_static(message));
     AddressedRequest::new(to, TransmitOp::Send { source, tag: None, data: None }, context)
@@ -422,23 +606,22 @@ fn untagged_header(len_bytes: u64) -> Header {
     Header::Message(Message::of_len(len_bytes))
 }
 
-/// Returns the headers of the sent frames, from a place on.
-fn sent_headers_since(transport: &Scripted, place: usize) -> Vec<Header> {
-    transport.sent[place..].iter().map(|(_, header, _)| *header).collect()
-}
-
 /// The configuration of tests that tell the engine no time: it pulls unmatched offers at once.
 fn untimed_config() -> Config {
     Config { delays_unmatched_fetches: false, ..Config::default() }
 }
 
 /// Returns an engine with a peer. Link 7, which the engine has accepted from the peer, is up.
-fn engine_with_peer() -> (Engine, PeerId, Scripted, Recorder) {
-    let mut engine = Engine::new(untimed_config());
-    let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::up(address(2), 1));
-    let peer = engine.intern_peer(address(2));
-    (engine, peer, Scripted::default(), sink)
+fn engine_with_peer() -> (Node, PeerId) {
+    engine_with_config(untimed_config())
+}
+
+/// As [`engine_with_peer`], with this configuration.
+fn engine_with_config(config: Config) -> (Node, PeerId) {
+    let mut node = Node::new(config);
+    node.link_up(LinkId(7), 2, 1);
+    let peer = node.engine.intern_peer(address(2));
+    (node, peer)
 }
 
 fn received_bytes(ended: &Result<EndedOperation, FailedOperation>) -> &[u8] {

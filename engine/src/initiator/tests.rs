@@ -1,15 +1,14 @@
 //! Tests of an initiator alone, without endpoint, link and engine.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::*;
-use crate::buffer::{Buffer, Destination, Source};
+use crate::buffer::Source;
 use crate::completion::{FailedOperation, WorkEnd};
 use crate::flags::CounterEvents;
-use crate::link::{BegunAccess, RequestStage};
-use crate::operation::{AccessKind, CancelKey, IncomingData, OneSided, Signalled};
-use crate::reassembly::{Arrived, Reassembly};
-use crate::wire::{Durable, Message, Outcome, Refusal};
+use crate::link::RequestStage;
+use crate::operation::{CancelKey, Signalled};
+use crate::wire::{Message, Outcome};
 
 const PEER: PeerId = PeerId(1);
 const OTHER: PeerId = PeerId(0);
@@ -20,7 +19,6 @@ struct EffectsRecorder {
     is_full: bool,
     /// The contexts of ended operations. A failed operation has an error.
     ended: Vec<(u64, Option<OperationError>)>,
-    buffers: Vec<Buffer>,
     counted: Vec<CounterEvents>,
     errors_counted: usize,
     works: Vec<(u64, bool)>,
@@ -33,7 +31,6 @@ impl InitiatorEffects for EffectsRecorder {
             return Err(completion);
         }
         self.ended.push((completion.context, None));
-        self.buffers.push(completion.buffer);
         Ok(())
     }
 
@@ -75,32 +72,6 @@ fn message_send(context: u64) -> Send {
         turn: None,
         one_sided: None,
     }
-}
-
-/// Returns a read or a write of this many bytes.
-fn access_send(context: u64, len_bytes: usize, is_read: bool) -> Send {
-    let destination = Destination::owned(BytesMut::zeroed(len_bytes));
-    let kind = if is_read {
-        AccessKind::Read(IncomingData::new(destination))
-    } else {
-        AccessKind::Write { durable: Durable::Nothing }
-    };
-    let one_sided = OneSided { key: 0, address: 0, kind, begun: BegunAccess::default() };
-    let mut send = message_send(context);
-    send.message.len_bytes = len_bytes as u64;
-    Send { one_sided: Some(Box::new(one_sided)), ..send }
-}
-
-#[test]
-fn queued_operations_leave_in_the_order_of_posting() {
-    let mut initiator = Initiator::new(false);
-    assert!(initiator.has_none_queued(PEER) && initiator.first_queued(PEER).is_none());
-    let [first, second] = [1, 2].map(|context| initiator.enqueue(PEER, message_send(context)));
-    assert!(initiator.has_none_queued(OTHER) && !initiator.has_none_queued(PEER));
-    assert_eq!(initiator.first_queued(PEER), Some(first));
-    initiator.unqueue_first(PEER);
-    assert_eq!(initiator.first_queued(PEER), Some(second));
-    assert_eq!(initiator.outstanding_ops(), 2, "it has not ended");
 }
 
 #[test]
@@ -159,13 +130,6 @@ fn operation_ends_once_and_is_counted() {
 }
 
 #[test]
-fn unsignalled_operation_is_counted_but_not_reported() {
-    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    initiator.report_immediate_success(Send { signalled: Signalled::No, ..message_send(1) }, &mut asked);
-    assert_eq!((asked.ended.len(), asked.counted.len()), (0, 1));
-}
-
-#[test]
 fn deferred_work_end_is_recorded_and_reported_if_the_sink_asks() {
     for reports_work in [false, true] {
         for completes_in_order in [false, true] {
@@ -189,35 +153,6 @@ fn deferred_work_end_is_recorded_and_reported_if_the_sink_asks() {
 }
 
 #[test]
-fn completion_without_room_is_outstanding_until_it_is_delivered() {
-    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    let sends = [1, 2].map(|context| initiator.insert(message_send(context)));
-    asked.is_full = true;
-    initiator.end_with_success(sends[0], &mut asked);
-    asked.is_full = false;
-    initiator.fail_sends([sends[1]], None, &OperationError::Cancelled, &mut asked);
-    assert!(asked.ended.is_empty() && initiator.has_held_reports() && !initiator.can_report_at_once());
-    assert_eq!(initiator.outstanding_ops(), 2);
-    initiator.deliver_held(&mut asked);
-    assert_eq!(asked.ended, [(1, None), (2, Some(OperationError::Cancelled))]);
-    assert!(initiator.outstanding_ops() == 0 && initiator.can_report_at_once());
-}
-
-#[test]
-fn completions_in_order_wait_for_their_turn() {
-    let (mut initiator, mut asked) = (Initiator::new(true), EffectsRecorder::default());
-    let sends = [1, 2].map(|context| {
-        let turn = initiator.assign_turn(PEER);
-        assert!(turn.is_some());
-        initiator.insert(Send { turn, ..message_send(context) })
-    });
-    initiator.end_with_success(sends[1], &mut asked);
-    assert!(asked.ended.is_empty() && initiator.outstanding_ops() == 2);
-    initiator.end_with_success(sends[0], &mut asked);
-    assert_eq!(asked.ended, [(1, None), (2, None)]);
-}
-
-#[test]
 fn cancel_ends_only_queued_operations_with_its_context() {
     let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
     let taken = initiator.insert(message_send(5));
@@ -232,58 +167,6 @@ fn cancel_ends_only_queued_operations_with_its_context() {
     assert!(!initiator.cancel(CancelKey::Context(5), &mut asked), "a link has taken the other");
     assert_eq!(asked.ended, [(5, Some(OperationError::Cancelled)), (5, Some(OperationError::Cancelled))]);
     assert!(initiator.get(taken).is_some() && !initiator.has_none_queued(PEER));
-}
-
-#[test]
-fn queue_of_a_peer_fails_with_its_link() {
-    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    initiator.enqueue(PEER, message_send(1));
-    initiator.enqueue(OTHER, message_send(2));
-    initiator.fail_queued(PEER, &OperationError::Fault, &mut asked);
-    assert_eq!((&asked.ended[..], asked.errors_counted), (&[(1, Some(OperationError::Fault))][..], 1));
-    assert!(initiator.has_none_queued(PEER) && !initiator.has_none_queued(OTHER));
-}
-
-#[test]
-fn answer_to_read_is_allowed_once_all_pieces_have_arrived() {
-    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    let read = initiator.insert(access_send(1, 5, true));
-    assert!(initiator.next_read_piece(read, 6).is_none(), "it is no longer than it was asked for");
-    for (bytes, piece_end) in [(&b"ab"[..], 2), (b"cde", 5)] {
-        assert!(!initiator.is_answer_allowed(read, RequestStage::Requested, Outcome::Done));
-        let mut piece: Reassembly<SendId> = initiator.next_read_piece(read, bytes.len() as u64).unwrap();
-        assert_eq!(piece.len_bytes, piece_end);
-        initiator.put_read_piece(&piece, bytes);
-        assert!(piece.advance(bytes.len()) == Arrived::Whole && !initiator.finish_read_piece(&piece));
-    }
-    assert!(initiator.is_answer_allowed(read, RequestStage::Requested, Outcome::Done));
-    initiator.end_with_answer(read, PEER, Outcome::Done, &mut asked);
-    assert_eq!(asked.ended, [(1, None)]);
-    assert_eq!(asked.buffers.pop().and_then(Buffer::into_received).unwrap(), &b"abcde"[..]);
-}
-
-#[test]
-fn answer_to_write_is_allowed_once_sent_or_exposed() {
-    let (mut initiator, mut asked) = (Initiator::new(false), EffectsRecorder::default());
-    let write = initiator.insert(access_send(1, 5, false));
-    assert!(initiator.next_read_piece(write, 1).is_none() && initiator.needs_answer(write));
-    let refused = Outcome::Refused(Refusal::Key);
-    assert!(
-        !initiator.is_answer_allowed(write, RequestStage::Cleared, Outcome::Done),
-        "the link has not all of it"
-    );
-    assert!(
-        initiator.is_answer_allowed(write, RequestStage::Sent, refused)
-            && initiator.is_answer_allowed(write, RequestStage::Offered, refused)
-    );
-    assert!(initiator.is_answer_allowed(write, RequestStage::Offered, Outcome::Fault));
-    assert!(!initiator.is_answer_allowed(write, RequestStage::Sent, Outcome::Fault), "nothing was fetched");
-    assert!(
-        !initiator.is_answer_allowed(write, RequestStage::Sent, Outcome::NotDurable),
-        "it was not to be durable"
-    );
-    initiator.end_with_answer(write, PEER, refused, &mut asked);
-    assert_eq!(asked.ended, [(1, Some(OperationError::Refused(Refusal::Key)))]);
 }
 
 #[test]

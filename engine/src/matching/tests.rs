@@ -7,39 +7,9 @@ use super::model::{Model, Operation};
 use super::*;
 
 const A: PeerId = PeerId(0);
-const B: PeerId = PeerId(1);
 
 fn criteria_for_tag(tag: u64) -> Criteria {
     Criteria { source: None, tag, ignore: 0 }
-}
-
-#[test]
-fn message_takes_the_earliest_receive_of_its_tag_or_any_tag() {
-    let mut matching: Matching<u32, u32> = Matching::new();
-    matching.add_posted(criteria_for_tag(7), 0);
-    matching.add_posted(Criteria::any(), 1);
-    matching.add_posted(criteria_for_tag(7), 2);
-    assert_eq!(matching.take_posted(A, 7), Some(0));
-    assert_eq!(matching.take_posted(A, 7), Some(1));
-    assert_eq!(matching.take_posted(A, 8), None);
-    assert_eq!(matching.take_posted(A, 7), Some(2));
-    assert_eq!(matching.posted_len(), 0);
-}
-
-#[test]
-fn receive_takes_the_earliest_message_that_it_accepts() {
-    let mut matching: Matching<u32, u32> = Matching::new();
-    matching.add_unexpected(A, 0x11, 0);
-    matching.add_unexpected(B, 0x12, 1);
-    matching.add_unexpected(A, 0x21, 2);
-    let from_b = Criteria { source: Some(B), ..Criteria::any() };
-    let second_digit_1 = Criteria { source: None, tag: 1, ignore: 0xf0 };
-    assert_eq!(matching.peek_unexpected(&from_b), Some(1));
-    assert_eq!(matching.take_unexpected(&from_b), Some(1));
-    assert_eq!(matching.take_unexpected(&from_b), None);
-    assert_eq!(matching.take_unexpected(&second_digit_1), Some(0));
-    assert_eq!(matching.take_unexpected(&second_digit_1), Some(2));
-    assert_eq!(matching.unexpected_len(), 0);
 }
 
 #[test]
@@ -67,25 +37,6 @@ fn many_exact_tags_match_in_reverse_order() {
         assert_eq!(matching.take_unexpected(&criteria_for_tag(tag)), Some(tag));
     }
     assert_eq!((matching.posted_len(), matching.unexpected_len()), (0, 0));
-}
-
-#[test]
-fn removing_receives_from_the_middle_leaves_the_others() {
-    const COUNT: u32 = 2_000;
-    let mut matching: Matching<u32, u32> = Matching::new();
-    for name in 0..COUNT {
-        matching.add_posted(criteria_for_tag(u64::from(name)), name);
-    }
-    // This search builds the index. From here on, the queue keeps it up to date.
-    assert_eq!(matching.take_posted(A, u64::MAX), None);
-    for name in (0..COUNT).filter(|name| name % 5 != 0) {
-        assert!(matching.remove_posted(name));
-    }
-    assert!(matching.posted().eq((0..COUNT).step_by(5)));
-    for name in 0..COUNT {
-        let expected = (name % 5 == 0).then_some(name);
-        assert_eq!(matching.take_posted(A, u64::from(name)), expected);
-    }
 }
 
 #[test]

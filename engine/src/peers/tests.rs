@@ -137,19 +137,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn ten_thousand_introduced_peers_leave_a_bounded_table() {
-    let mut modelled = Modelled::new();
-    modelled.peers = Peers::default();
-    modelled.take_step(&Step::Name(1));
-    let named = modelled.used[&1];
-    for number in 2..10_002 {
-        modelled.take_step(&Step::LinkUp(number));
-        modelled.take_step(&Step::LinkDown(number));
-    }
-    let Peers { slots, free, .. } = &modelled.peers;
-    assert!(slots.len() <= 2 * PEER_SWEEP_MIN_PEERS + 1, "{} peers", slots.len());
-    assert!(!free.is_empty() && modelled.peers.find(address(2)).is_none(), "none is forgotten");
-    assert_eq!(modelled.peers.find(address(1)), Some(named));
-}

@@ -3,15 +3,13 @@
 use std::io::IoSliceMut;
 
 use super::*;
-use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::completion::EndedOperation;
 use crate::limits::MESSAGE_COST_BYTES;
 use crate::link_fault::NoMemory;
-use crate::protocol_violation::ProtocolViolation;
 use crate::receiver::{HeldCredit, WriteNotice};
 use crate::region::{Region, RegionAttr};
 use crate::transport::{Pull, RemotePayload};
-use crate::wire::{Atomic, AtomicForm, RmaKind};
+use crate::wire::RmaKind;
 
 const LINK: LinkId = LinkId(3);
 const PEER: PeerId = PeerId(5);
@@ -155,16 +153,6 @@ fn write_is_answered_when_it_is_in_its_region() {
 }
 
 #[test]
-fn refused_write_is_answered_and_changes_no_memory() {
-    let (mut target, region, mut asked) = target_with_region(6);
-    target.write_arrived(LINK, &make_rma(1, 5, 2, WRITE), b"ab", &mut asked).unwrap();
-    target.write_arrived(LINK, &Rma { key: KEY + 1, ..make_rma(2, 0, 2, WRITE) }, b"ab", &mut asked).unwrap();
-    let refused = |op, refusal| answer_header(op, Outcome::Refused(refusal));
-    assert_eq!(asked.queued, [refused(1, Refusal::Range), refused(2, Refusal::Key)]);
-    assert_eq!((read_region(&region), asked.counted.len()), (vec![0; 6], 0));
-}
-
-#[test]
 fn offered_write_is_pulled() {
     let (mut target, region, mut asked) = target_with_region(10);
     target.set_pull_step_max_bytes(4);
@@ -187,18 +175,6 @@ fn offered_write_is_pulled() {
 }
 
 #[test]
-fn payload_of_offered_write_that_cannot_be_pulled_is_requested() {
-    let (mut target, region, mut asked) = target_with_region(5);
-    target.write_offered(LINK, &make_rma(1, 0, 5, OFFER), REMOTE, &mut asked).unwrap();
-    target.pull_payloads(|_, _, _, _| Pull::Refused, &mut asked).unwrap();
-    assert_eq!(asked.queued, [Header::Clear { op: 1, cannot_pull: true }]);
-    assert!(!target.begin_data_if_requested(LINK, 1, 4) && target.begin_data_if_requested(LINK, 1, 5));
-    target.put_payload(LINK, b"hello", &mut asked).unwrap();
-    assert_eq!(asked.queued[1..], [answer_header(1, Outcome::Done)]);
-    assert_eq!(read_region(&region), b"hello");
-}
-
-#[test]
 fn end_of_a_link_ends_its_writes() {
     let (mut target, _region, mut asked) = target_with_region(10);
     target.begin_write(LINK, &make_rma(1, 0, 3, WRITE), &mut asked).unwrap();
@@ -208,72 +184,6 @@ fn end_of_a_link_ends_its_writes() {
     assert_eq!((target.inbounds_len(), target.fetches_len()), (0, 0));
     target.pull_payloads(|_, _, _, _| panic!("its peer is gone"), &mut asked).unwrap();
     assert!(asked.queued.is_empty());
-}
-
-#[test]
-fn write_with_data_holds_its_credit_until_its_completion_has_room() {
-    let (mut target, _region, mut asked) = target_with_region(4);
-    asked.is_full = true;
-    let with_data = |op| make_rma(op, 0, 1, RmaKind::Write { data: Some(op) });
-    target.write_arrived(LINK, &with_data(1), b"a", &mut asked).unwrap();
-    assert!(target.has_held_reports() && asked.returned_bytes == 0);
-    asked.is_full = false;
-    target.write_arrived(LINK, &with_data(2), b"b", &mut asked).unwrap();
-    assert!(asked.completed.is_empty(), "the first one is told first");
-    target.deliver_held_reports(&mut asked);
-    let told: Vec<_> =
-        asked.completed.iter().map(|completion| (completion.source, completion.data)).collect();
-    assert_eq!(told, [(Some(PEER), 1), (Some(PEER), 2)]);
-    target.write_arrived(LINK, &with_data(3), b"c", &mut asked).unwrap();
-    assert_eq!((asked.completed.len(), asked.returned_bytes), (3, MESSAGE_COST_BYTES));
-}
-
-#[test]
-fn read_is_taken_piece_by_piece_and_answered() {
-    let (mut target, region, mut asked) = target_with_region(4);
-    region.write_at(0, b"abcd").unwrap();
-    target.read_request_arrived(LINK, &make_rma(1, 1, 3, RmaKind::Read), &mut asked).unwrap();
-    assert_eq!(asked.reads, 1);
-    let reading = target.next_outgoing_read(LINK).unwrap();
-    assert!(reading.prepare_piece_if_left().unwrap() && reading.next_piece_len_bytes() == 3);
-    assert_eq!(reading.piece_header(), Header::ReadData { op: 1, len_bytes: 3 });
-    assert_eq!(&*reading.piece_slices(1).unwrap()[0], b"cd", "the link has taken a byte");
-    reading.record_piece_sent();
-    assert!(!reading.prepare_piece_if_left().unwrap());
-    assert_eq!(reading.answer_header(), Some(answer_header(1, Outcome::Done)));
-    assert_eq!(target.end_outgoing_read(LINK), Some(CounterEvents::REMOTE_READ));
-    assert!(target.next_outgoing_read(LINK).is_none());
-}
-
-#[test]
-fn fetching_atomic_is_answered_with_fetched_value() {
-    let (mut target, region, mut asked) = target_with_region(4);
-    let atomic = |op, kind| Atomic {
-        op,
-        key: KEY,
-        address: 0,
-        form: AtomicForm::new(kind, AtomicOp::Sum, Datatype::Uint32, 1).unwrap(),
-    };
-    target.atomic_arrived(LINK, &atomic(1, AtomicKind::Base), &7u32.to_le_bytes(), &mut asked).unwrap();
-    assert_eq!((&asked.queued[..], asked.reads), (&[answer_header(1, Outcome::Done)][..], 0));
-    target.atomic_arrived(LINK, &atomic(2, AtomicKind::Fetch), &3u32.to_le_bytes(), &mut asked).unwrap();
-    assert_eq!((asked.queued.len(), asked.reads), (1, 1));
-    assert_eq!(read_region(&region), 10u32.to_le_bytes());
-    let reading = target.next_outgoing_read(LINK).unwrap();
-    assert_eq!(&*reading.piece_slices(0).unwrap()[0], 7u32.to_le_bytes());
-    assert_eq!(reading.answer_header(), None);
-}
-
-#[test]
-fn accesses_beyond_the_limit_are_a_protocol_violation() {
-    let (mut target, _region, mut asked) = target_with_region(1);
-    for op in 0..RMA_LINK_MAX_OPS as u64 {
-        target.write_arrived(LINK, &make_rma(op, 0, 1, WRITE), b"a", &mut asked).unwrap();
-    }
-    let breach = ProtocolViolation("has more accesses under way than it may").into();
-    assert_eq!(target.write_arrived(LINK, &make_rma(9999, 0, 1, WRITE), b"a", &mut asked), Err(breach));
-    target.answer_sent(LINK);
-    target.write_arrived(LINK, &make_rma(9999, 0, 1, WRITE), b"a", &mut asked).unwrap();
 }
 
 #[test]

@@ -3,23 +3,15 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::atomic::{AtomicKind, AtomicOp, Datatype};
-use crate::flags::MrAccess;
-use crate::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, RMA_LINK_MAX_OPS};
-use crate::operation::AtomicLocal;
-use crate::region::{Region, RegionAttr};
-use crate::wire::{Atomic, AtomicForm, Outcome, Refusal};
 
-const LINK: LinkId = LinkId(7);
-const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 
 /// Returns an engine with a peer, and with a region of this length.
-fn engine_with_region(len_bytes: usize, access: MrAccess) -> (Engine, Arc<Region>, Scripted, Recorder) {
-    let (engine, _, transport, sink) = engine_with_peer();
+fn engine_with_region(len_bytes: usize, access: MrAccess) -> (Node, Arc<Region>) {
+    let (node, _) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access, base_address: 0 };
-    let region = engine.target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
-    (engine, region, transport, sink)
+    let region = node.engine.target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
+    (node, region)
 }
 
 fn atomic_form(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize) -> AtomicForm {
@@ -28,12 +20,6 @@ fn atomic_form(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize)
 
 fn atomic_header(op: u64, address: u64, form: AtomicForm) -> Header {
     Header::Atomic(Atomic { op, key: KEY, address, form })
-}
-
-fn read_region(region: &Region) -> Vec<u8> {
-    let mut bytes = vec![0; region.len_bytes()];
-    region.read_at(0, &mut bytes).unwrap();
-    bytes
 }
 
 fn static_source(bytes: &'static [u8]) -> Source {
@@ -85,52 +71,45 @@ fn sent_answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
 
 #[test]
 fn atomics_update_elements_and_answer_with_fetched_values() {
-    let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
+    let (mut node, region) = engine_with_region(8, ANYTHING);
     region.write_at(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(
+    node.frame(
         LINK,
         &atomic_header(1, 1, atomic_form(AtomicKind::Base, sum, Datatype::Uint8, 2)),
         &[10, 255],
     );
-    arrivals.frame(
-        LINK,
-        &atomic_header(2, 1, atomic_form(AtomicKind::Fetch, sum, Datatype::Uint8, 2)),
-        &[1, 1],
-    );
+    node.frame(LINK, &atomic_header(2, 1, atomic_form(AtomicKind::Fetch, sum, Datatype::Uint8, 2)), &[1, 1]);
     let read = atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint16, 4);
-    arrivals.frame(LINK, &atomic_header(3, 0, read), b"");
+    node.frame(LINK, &atomic_header(3, 0, read), b"");
     // This operation arrives piece by piece. Its second compare operand differs from the element.
-    arrivals
-        .frame_begun(LINK, &atomic_header(4, 5, atomic_form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
-    assert!(arrivals.payload_space(LINK).is_empty(), "nothing is updated in part");
+    node.frame_begun(LINK, &atomic_header(4, 5, atomic_form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
+    assert!(node.arrivals().payload_space(LINK).is_empty(), "nothing is updated in part");
     for byte in [60, 70, 6, 9] {
-        arrivals.payload_arrived(LINK, &[byte]);
+        node.payload_arrived(LINK, &[byte]);
     }
     assert_eq!(read_region(&region), [1, 13, 3, 4, 5, 60, 7, 8]);
-    engine.transmit(&mut transport, &mut sink);
+    node.transmit();
     let expected = [
         (1, Err(Outcome::Done)),
         (2, Ok(vec![12, 2])),
         (3, Ok(vec![1, 13, 3, 4, 5, 6, 7, 8])),
         (4, Ok(vec![6, 7])),
     ];
-    assert_eq!(sent_answers(&transport), expected);
-    assert!(sink.ended.is_empty(), "the target hears nothing of it");
-    assert!(!engine.has_unsent());
+    assert_eq!(sent_answers(&node.transport), expected);
+    assert!(node.sink.ended.is_empty(), "the target hears nothing of it");
+    assert!(!node.has_unsent());
 }
 
 #[test]
 fn atomic_without_access_rights_is_refused_and_changes_nothing() {
     let refused = |access, remote_atomics, header: Header| {
-        let (mut engine, region, mut transport, mut sink) = engine_with_region(8, access);
-        engine.target.set_atomic_access(remote_atomics);
+        let (mut node, region) = engine_with_region(8, access);
+        node.engine.target.set_atomic_access(remote_atomics);
         let payload = vec![1; header.payload_len_bytes() as usize];
-        engine.arrivals(&mut sink).frame(LINK, &header, &payload);
-        engine.transmit(&mut transport, &mut sink);
-        assert!(transport.closed.is_empty());
-        match &sent_answers(&transport)[..] {
+        node.pass_with_frame(LINK, &header, &payload);
+        assert!(node.transport.closed.is_empty());
+        match &sent_answers(&node.transport)[..] {
             [(5, Err(Outcome::Refused(refusal)))] => {
                 assert_eq!(read_region(&region), [0; 8]);
                 Some(*refusal)
@@ -172,152 +151,93 @@ fn atomic_on_no_elements_ignores_its_target() {
         (AtomicKind::Fetch, AtomicOp::Read),
         (AtomicKind::Compare, AtomicOp::Cswap),
     ] {
-        let (mut engine, region, mut transport, mut sink) = engine_with_region(8, MrAccess::empty());
+        let (mut node, region) = engine_with_region(8, MrAccess::empty());
         let form = atomic_form(kind, op, Datatype::Uint32, 0);
         for (op, key, address) in [(1, KEY, 0), (2, KEY, 9), (3, KEY + 1, 0)] {
             let header = Header::Atomic(Atomic { op, key, address, form });
-            engine.arrivals(&mut sink).frame(LINK, &header, b"");
+            node.frame(LINK, &header, b"");
         }
-        engine.transmit(&mut transport, &mut sink);
+        node.transmit();
         let done = Err(Outcome::Done);
-        assert_eq!(sent_answers(&transport), [(1, done.clone()), (2, done.clone()), (3, done)]);
+        assert_eq!(sent_answers(&node.transport), [(1, done.clone()), (2, done.clone()), (3, done)]);
         assert_eq!(read_region(&region), [0; 8]);
-        assert!(!engine.has_unsent() && engine.condemned.is_empty());
-        assert_eq!(engine.target.unanswered_counts(LINK), (0, 0));
+        assert!(!node.has_unsent() && node.engine.condemned.is_empty());
+        assert_eq!(node.engine.target.unanswered_counts(LINK), (0, 0));
         // An endpoint that allows no atomic operations refuses even an operation on no elements.
-        engine.target.set_atomic_access(MrAccess::empty());
-        engine.arrivals(&mut sink).frame(LINK, &atomic_header(4, 0, form), b"");
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(sent_answers(&transport).last(), Some(&(4, Err(Outcome::Refused(Refusal::Access)))));
+        node.engine.target.set_atomic_access(MrAccess::empty());
+        node.pass_with_frame(LINK, &atomic_header(4, 0, form), b"");
+        assert_eq!(sent_answers(&node.transport).last(), Some(&(4, Err(Outcome::Refused(Refusal::Access)))));
     }
-}
-
-#[test]
-fn atomic_on_no_elements_is_sent_and_answered() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
-    for (context, local, op) in [
-        (1, base_local(b""), sum),
-        (2, fetch_local(b""), sum),
-        (3, fetch_local(b""), AtomicOp::Read),
-        (4, compare_local(b"", b""), swap),
-    ] {
-        engine.post_request(atomic_request(peer, local, op, context), &mut transport, &mut sink).unwrap();
-        let op = last_sent_op(&transport);
-        assert!(sink.ended.is_empty(), "it waits for its target");
-        let done = Header::Answer { op, outcome: Outcome::Done };
-        engine.arrivals(&mut sink).frame(LINK, &done, b"");
-        assert_eq!(sink.take_ended().remove(0).unwrap().context, context);
-    }
-    let link = engine.links.get_mut(LINK).unwrap();
-    assert_eq!(link.tx.outstanding_accesses(), (0, 0));
-    assert!(engine.condemned.is_empty());
-    // A fetching operation ends only with its result, so the answer `Done` breaks the protocol.
-    engine.post_request(atomic_request(peer, fetch_local(b"a"), sum, 5), &mut transport, &mut sink).unwrap();
-    let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
-    engine.arrivals(&mut sink).frame(LINK, &done, b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed.len(), 1, "the peer breaks the protocol");
 }
 
 #[test]
 fn region_closed_while_operands_arrive_is_unchanged() {
-    let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
+    let (mut node, region) = engine_with_region(8, ANYTHING);
     let header = atomic_header(5, 0, atomic_form(AtomicKind::Fetch, AtomicOp::Sum, Datatype::Uint8, 2));
-    engine.arrivals(&mut sink).frame_begun(LINK, &header);
-    engine.arrivals(&mut sink).payload_arrived(LINK, b"x");
-    engine.target.regions().close(&region);
-    engine.arrivals(&mut sink).payload_arrived(LINK, b"y");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
+    node.frame_begun(LINK, &header);
+    node.payload_arrived(LINK, b"x");
+    node.engine.target.regions().close(&region);
+    node.payload_arrived(LINK, b"y");
+    node.transmit();
+    assert_eq!(sent_answers(&node.transport), [(5, Err(Outcome::Refused(Refusal::Key)))]);
     assert_eq!(read_region(&region), [0; 8]);
     // Results that were fetched before the region was closed are still sent.
-    let (mut engine, region, mut transport, mut sink) = engine_with_region(8, ANYTHING);
-    engine.arrivals(&mut sink).frame(LINK, &header, b"xy");
-    engine.target.regions().close(&region);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [(5, Ok(vec![0, 0]))]);
+    let (mut node, region) = engine_with_region(8, ANYTHING);
+    node.frame(LINK, &header, b"xy");
+    node.engine.target.regions().close(&region);
+    node.transmit();
+    assert_eq!(sent_answers(&node.transport), [(5, Ok(vec![0, 0]))]);
 }
 
 #[test]
 fn atomic_results_resume_after_partial_sends() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_region(100, ANYTHING);
-    let peer = engine.intern_peer(address(2));
+    let (mut node, _) = engine_with_region(100, ANYTHING);
+    let peer = node.engine.intern_peer(address(2));
     let header =
         |op| atomic_header(op, 0, atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, 50));
-    engine.arrivals(&mut sink).frame(LINK, &header(5), b"");
-    engine.arrivals(&mut sink).frame(LINK, &header(6), b"");
-    transport.answers = [Sent::Full, Sent::Partial(10), Sent::Full, Sent::Partial(7)].into();
-    for _ in 0..2 {
-        engine.transmit(&mut transport, &mut sink);
-    }
-    engine.post_request(send_request(peer, b"m", 1), &mut transport, &mut sink).unwrap();
-    for _ in 0..4 {
-        engine.transmit(&mut transport, &mut sink);
-    }
-    assert_eq!(sent_answers(&transport), [(5, Ok(vec![0; 50])), (6, Ok(vec![0; 50]))]);
-    assert!(sent_headers_since(&transport, 0).contains(&untagged_header(1)) && !engine.has_unsent());
-    assert_eq!(engine.target.unanswered_counts(LINK).1, 0);
+    node.frame(LINK, &header(5), b"");
+    node.frame(LINK, &header(6), b"");
+    node.transport.answers = [Sent::Full, Sent::Partial(10), Sent::Full, Sent::Partial(7)].into();
+    node.transmit_times(2);
+    node.post(send_request(peer, b"m", 1));
+    node.transmit_times(4);
+    assert_eq!(sent_answers(&node.transport), [(5, Ok(vec![0; 50])), (6, Ok(vec![0; 50]))]);
+    assert!(node.sent_since(0).contains(&untagged_header(1)) && !node.has_unsent());
+    assert_eq!(node.engine.target.unanswered_counts(LINK).1, 0);
 }
 
 #[test]
 fn peer_that_leaves_fetched_values_unread_is_disconnected() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_region(ATOMIC_MAX_BYTES, ANYTHING);
+    let (mut node, _) = engine_with_region(ATOMIC_MAX_BYTES, ANYTHING);
     let header = |op, count| {
         atomic_header(op, 0, atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, count))
     };
     for op in 0..(ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES) as u64 {
-        engine.arrivals(&mut sink).frame(LINK, &header(op, ATOMIC_MAX_BYTES), b"");
+        node.frame(LINK, &header(op, ATOMIC_MAX_BYTES), b"");
     }
-    assert!(engine.condemned.is_empty());
+    assert!(node.engine.condemned.is_empty());
     // When the link takes one result, there is room for one more.
-    transport.answers = [Sent::Whole, Sent::Full, Sent::Full, Sent::Full].into();
-    engine.transmit(&mut transport, &mut sink);
-    engine.arrivals(&mut sink).frame(LINK, &header(99, ATOMIC_MAX_BYTES), b"");
-    assert!(engine.condemned.is_empty());
-    engine.arrivals(&mut sink).frame(LINK, &header(100, 1), b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+    node.transport.answers = [Sent::Whole, Sent::Full, Sent::Full, Sent::Full].into();
+    node.transmit();
+    node.frame(LINK, &header(99, ATOMIC_MAX_BYTES), b"");
+    assert!(node.engine.condemned.is_empty());
+    node.pass_with_frame(LINK, &header(100, 1), b"");
+    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 
     // The limit of unanswered operations also counts operations that fetch nothing or are refused.
-    let (mut engine, _, mut transport, mut sink) = engine_with_region(8, ANYTHING);
+    let (mut node, _) = engine_with_region(8, ANYTHING);
     let kinds = [atomic_form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint8, 1)];
     for op in 0..=RMA_LINK_MAX_OPS as u64 {
-        assert!(engine.condemned.is_empty());
-        engine.arrivals(&mut sink).frame(LINK, &atomic_header(op, op % 2 * 100, kinds[0]), b"x");
+        assert!(node.engine.condemned.is_empty());
+        node.frame(LINK, &atomic_header(op, op % 2 * 100, kinds[0]), b"x");
     }
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
-}
-
-#[test]
-fn base_atomic_ends_with_its_answer() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine
-        .post_request(atomic_request(peer, base_local(b"ab"), AtomicOp::Bor, 1), &mut transport, &mut sink)
-        .unwrap();
-    let op = last_sent_op(&transport);
-    let form = atomic_form(AtomicKind::Base, AtomicOp::Bor, Datatype::Uint8, 2);
-    assert_eq!(transport.sent, [(LINK, atomic_header(op, 3, form), b"ab".to_vec())]);
-    assert!(sink.ended.is_empty() && engine.outstanding_transmits() == 1);
-    engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = sink.take_ended().remove(0).unwrap();
-    assert_eq!((completion.context, completion.flags), (1, CompletionFlags::ATOMIC | CompletionFlags::WRITE));
-    assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"ab")));
-
-    let request = atomic_request(peer, base_local(b"x"), AtomicOp::Bor, 2).signalled(Signalled::No);
-    engine.post_request(request, &mut transport, &mut sink).unwrap();
-    let refused = Outcome::Refused(Refusal::Range);
-    let answer = Header::Answer { op: last_sent_op(&transport), outcome: refused };
-    engine.arrivals(&mut sink).frame(LINK, &answer, b"");
-    let failure = sink.take_ended().remove(0).unwrap_err();
-    assert_eq!((failure.error.errno(), failure.completion.context), (Errno::EINVAL, 2));
-    assert!(engine.outstanding_transmits() == 0 && engine.condemned.is_empty());
+    node.transmit();
+    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 }
 
 #[test]
 fn fetched_result_completes_with_operand_and_compare_buffers() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     let flags = CompletionFlags::ATOMIC | CompletionFlags::READ;
     let sent = |bytes: &'static [u8]| Buffer::Sent(Bytes::from_static(bytes));
     let received = |bytes: &'static [u8]| Buffer::Received(BytesMut::from(bytes));
@@ -326,46 +246,40 @@ fn fetched_result_completes_with_operand_and_compare_buffers() {
         (2, fetch_local(b"no"), AtomicOp::Read, b"", sent(b"no"), Buffer::None),
         (3, compare_local(b"ab", b"cd"), AtomicOp::Cswap, b"abcd", sent(b"ab"), sent(b"cd")),
     ] {
-        engine.post_request(atomic_request(peer, local, op, context), &mut transport, &mut sink).unwrap();
-        assert_eq!(transport.sent.last().unwrap().2, payload);
-        let op = last_sent_op(&transport);
+        node.post(atomic_request(peer, local, op, context));
+        assert_eq!(node.transport.sent.last().unwrap().2, payload);
+        let op = last_sent_op(&node.transport);
         let data = Header::ReadData { op, len_bytes: 2 };
         if context == 1 {
-            engine.arrivals(&mut sink).frame(LINK, &data, b"xy");
+            node.frame(LINK, &data, b"xy");
         } else {
-            let mut arrivals = engine.arrivals(&mut sink);
-            arrivals.frame_begun(LINK, &data);
-            arrivals.payload_arrived(LINK, b"x");
-            arrivals.payload_space(LINK)[0].copy_from_slice(b"y");
-            arrivals.bytes_placed(LINK, 1);
+            node.frame_begun(LINK, &data);
+            node.payload_arrived(LINK, b"x");
+            node.arrivals().payload_space(LINK)[0].copy_from_slice(b"y");
+            node.arrivals().bytes_placed(LINK, 1);
         }
-        let completion = sink.take_ended().remove(0).unwrap();
+        let completion = node.take_ended().remove(0).unwrap();
         assert_eq!((completion.context, completion.flags), (context, flags));
         let fetched = completion.buffer.into_fetched().unwrap();
         assert_eq!((fetched.result, fetched.operand, fetched.compare), (received(b"xy"), operand, compared));
     }
     // A failed operation has fetched nothing.
-    engine
-        .post_request(
-            atomic_request(peer, compare_local(b"ab", b"cd"), AtomicOp::Cswap, 4),
-            &mut transport,
-            &mut sink,
-        )
-        .unwrap();
-    let answer = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Refused(Refusal::Access) };
-    engine.arrivals(&mut sink).frame(LINK, &answer, b"");
-    let failure = sink.take_ended().remove(0).unwrap_err();
+    node.post(atomic_request(peer, compare_local(b"ab", b"cd"), AtomicOp::Cswap, 4));
+    let answer =
+        Header::Answer { op: last_sent_op(&node.transport), outcome: Outcome::Refused(Refusal::Access) };
+    node.frame(LINK, &answer, b"");
+    let failure = node.take_ended().remove(0).unwrap_err();
     assert_eq!((failure.error.errno(), failure.completion.flags), (Errno::EACCES, flags));
     let fetched = failure.completion.buffer.into_fetched().unwrap();
     assert_eq!((fetched.result, fetched.compare), (received(b""), sent(b"cd")));
-    let link = engine.links.get_mut(LINK).unwrap();
+    let link = node.engine.links.get_mut(LINK).unwrap();
     assert_eq!(link.tx.outstanding_accesses(), (0, 0));
 }
 
 #[test]
 fn partly_sent_operands_resume_from_memory_or_copy() {
     for inject in [false, true] {
-        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+        let (mut node, peer) = engine_with_peer();
         let (mut operand, mut compared) = (*b"0123456789", *b"abcdefghij");
         let segments = |bytes: &[u8]| {
             [
@@ -383,43 +297,40 @@ fn partly_sent_operands_resume_from_memory_or_copy() {
                 result: zeroed_destination(10),
             }
         };
-        transport.answers = [Sent::Partial(7), Sent::Full, Sent::Partial(5)].into();
-        let request = atomic_request(peer, local, AtomicOp::Cswap, 1).inject(inject);
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
-        let op = last_sent_op(&transport);
+        node.transport.answers = [Sent::Partial(7), Sent::Full, Sent::Partial(5)].into();
+        node.post(atomic_request(peer, local, AtomicOp::Cswap, 1).inject(inject));
+        let op = last_sent_op(&node.transport);
         if inject {
             (operand, compared) = ([0; 10], [0; 10]);
         }
-        engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-        for _ in 0..3 {
-            engine.transmit(&mut transport, &mut sink);
-        }
-        assert_eq!(transport.sent[0].2, b"0123456789abcdefghij", "injected: {inject}");
-        assert_eq!(sent_headers_since(&transport, 1), [untagged_header(1)], "the message waits for its turn");
+        node.post(send_request(peer, b"m", 2));
+        node.transmit_times(3);
+        assert_eq!(node.transport.sent[0].2, b"0123456789abcdefghij", "injected: {inject}");
+        assert_eq!(node.sent_since(1), [untagged_header(1)], "the message waits for its turn");
         assert_eq!((operand[0], compared[0]), if inject { (0, 0) } else { (b'0', b'a') });
-        engine.arrivals(&mut sink).frame(LINK, &Header::ReadData { op, len_bytes: 10 }, &[7; 10]);
-        assert_eq!(sink.ended_contexts(), [2, 1]);
-        assert!(engine.condemned.is_empty());
+        node.frame(LINK, &Header::ReadData { op, len_bytes: 10 }, &[7; 10]);
+        assert_eq!(node.ended_contexts(), [2, 1]);
+        assert!(node.engine.condemned.is_empty());
     }
 }
 
 #[test]
 fn short_segmented_operands_are_sent_at_once() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     let pieces = vec![Bytes::from_static(b"a"), Bytes::from_static(b"bc")];
     let local = AtomicLocal::Base { operand: Source::owned_vector(pieces.clone()).unwrap() };
-    engine.post_request(atomic_request(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent[0].2, b"abc");
-    let done = Header::Answer { op: last_sent_op(&transport), outcome: Outcome::Done };
-    engine.arrivals(&mut sink).frame(LINK, &done, b"");
-    assert_eq!(sink.take_ended().remove(0).unwrap().buffer, Buffer::SentVector(pieces));
+    node.post(atomic_request(peer, local, AtomicOp::Sum, 1));
+    assert_eq!(node.transport.sent[0].2, b"abc");
+    let done = Header::Answer { op: last_sent_op(&node.transport), outcome: Outcome::Done };
+    node.frame(LINK, &done, b"");
+    assert_eq!(node.take_ended().remove(0).unwrap().buffer, Buffer::SentVector(pieces));
 }
 
 #[test]
 fn invalid_atomic_is_refused_with_its_buffers() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     let mut refused = |request: AddressedRequest| {
-        let rejected = engine.post_request(request, &mut transport, &mut sink).unwrap_err();
+        let rejected = node.try_post(request).unwrap_err();
         (rejected.errno(), rejected.returned)
     };
     let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
@@ -439,89 +350,56 @@ fn invalid_atomic_is_refused_with_its_buffers() {
     assert_eq!(refused(atomic_request(peer, short, sum, 1)).0, Errno::EINVAL);
     let long: &'static [u8] = &[1; ATOMIC_MAX_BYTES + 1];
     assert_eq!(refused(atomic_request(peer, fetch_local(long), sum, 1)).0, Errno::EMSGSIZE);
-    engine.config.tx_depth_ops = 0;
-    let rejected =
-        engine.post_request(atomic_request(peer, fetch_local(b"ab"), sum, 1), &mut transport, &mut sink);
+    node.engine.config.tx_depth_ops = 0;
+    let rejected = node.try_post(atomic_request(peer, fetch_local(b"ab"), sum, 1));
     assert_eq!(rejected.unwrap_err().errno(), Errno::EAGAIN);
-    assert!(transport.sent.is_empty() && sink.ended.is_empty());
+    assert!(node.transport.sent.is_empty() && node.sink.ended.is_empty());
 }
 
 #[test]
 fn atomics_keep_queue_order_and_fences_wait_for_them() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    transport.answers = [Sent::Full].into();
-    engine
-        .post_request(atomic_request(peer, fetch_local(b"a"), AtomicOp::Sum, 1), &mut transport, &mut sink)
-        .unwrap();
-    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    let fenced = atomic_request(peer, base_local(b"b"), AtomicOp::Sum, 3).fence(true);
-    engine.post_request(fenced, &mut transport, &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"n", 4), &mut transport, &mut sink).unwrap();
-    for _ in 0..3 {
-        engine.transmit(&mut transport, &mut sink);
-    }
-    assert_eq!(transport.sent.len(), 2, "the fence holds");
-    let Header::Atomic(Atomic { op, .. }) = transport.sent[0].1 else { panic!("not the first") };
-    assert_eq!(transport.sent[1].1, untagged_header(1));
-    engine.arrivals(&mut sink).frame(LINK, &Header::ReadData { op, len_bytes: 1 }, b"x");
-    for _ in 0..2 {
-        engine.transmit(&mut transport, &mut sink);
-    }
-    let op = match transport.sent[2].1 {
+    let (mut node, peer) = engine_with_peer();
+    node.transport.answers = [Sent::Full].into();
+    node.post(atomic_request(peer, fetch_local(b"a"), AtomicOp::Sum, 1));
+    node.post(send_request(peer, b"m", 2));
+    node.post(atomic_request(peer, base_local(b"b"), AtomicOp::Sum, 3).fence(true));
+    node.post(send_request(peer, b"n", 4));
+    node.transmit_times(3);
+    assert_eq!(node.transport.sent.len(), 2, "the fence holds");
+    let Header::Atomic(Atomic { op, .. }) = node.transport.sent[0].1 else { panic!("not the first") };
+    assert_eq!(node.transport.sent[1].1, untagged_header(1));
+    node.frame(LINK, &Header::ReadData { op, len_bytes: 1 }, b"x");
+    node.transmit_times(2);
+    let op = match node.transport.sent[2].1 {
         Header::Atomic(Atomic { op, .. }) => op,
         other => panic!("{other:?}"),
     };
-    assert_eq!(transport.sent[3].1, untagged_header(1));
-    engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    assert_eq!(sink.ended_contexts(), [2, 1, 4, 3]);
+    assert_eq!(node.transport.sent[3].1, untagged_header(1));
+    node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    assert_eq!(node.ended_contexts(), [2, 1, 4, 3]);
 }
 
 #[test]
 fn fetching_atomics_in_flight_are_limited() {
     static LONG: [u8; ATOMIC_MAX_BYTES] = [1; ATOMIC_MAX_BYTES];
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     let count = ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES;
     for context in 0..=count as u64 {
         let request = atomic_request(peer, fetch_local(&LONG), AtomicOp::Sum, context);
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
+        node.post(request);
     }
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.len(), count);
-    let Header::Atomic(first) = transport.sent[0].1 else { panic!("an atomic operation") };
+    node.transmit();
+    assert_eq!(node.transport.sent.len(), count);
+    let Header::Atomic(first) = node.transport.sent[0].1 else { panic!("an atomic operation") };
     let data = Header::ReadData { op: first.op, len_bytes: ATOMIC_MAX_BYTES as u64 };
-    engine.arrivals(&mut sink).frame(LINK, &data, &LONG);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.len(), count + 1);
+    node.pass_with_frame(LINK, &data, &LONG);
+    assert_eq!(node.transport.sent.len(), count + 1);
 
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     for context in 0..=RMA_LINK_MAX_OPS as u64 {
-        let request = atomic_request(peer, base_local(b"x"), AtomicOp::Sum, context);
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
+        node.post(atomic_request(peer, base_local(b"x"), AtomicOp::Sum, context));
     }
-    assert_eq!(transport.sent.len(), RMA_LINK_MAX_OPS);
-}
-
-#[test]
-fn waiting_atomic_is_cancellable_and_sent_one_fails_with_its_link() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    transport.answers = [Sent::Whole, Sent::Full].into();
-    engine
-        .post_request(atomic_request(peer, fetch_local(b"ab"), AtomicOp::Sum, 1), &mut transport, &mut sink)
-        .unwrap();
-    engine
-        .post_request(atomic_request(peer, base_local(b"x"), AtomicOp::Sum, 2), &mut transport, &mut sink)
-        .unwrap();
-    assert!(engine.cancel(1, &mut sink).is_err());
-    engine.cancel(2, &mut sink).unwrap();
-    engine
-        .arrivals(&mut sink)
-        .frame_begun(LINK, &Header::ReadData { op: last_sent_op(&transport), len_bytes: 2 });
-    engine.arrivals(&mut sink).payload_arrived(LINK, b"x");
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
-    let errors: Vec<_> =
-        sink.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
-    assert_eq!(errors, [Errno::ECANCELED, Errno::ECONNRESET]);
-    assert_eq!(engine.outstanding_transmits(), 0);
+    assert_eq!(node.transport.sent.len(), RMA_LINK_MAX_OPS);
 }
 
 #[test]
@@ -546,25 +424,22 @@ fn invalid_answer_to_atomic_ends_the_link() {
         (fetch_local(b"xy"), |op| vec![read_data_header(op, 2), done_answer(op)]),
     ];
     for (local, headers) in cases {
-        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        engine
-            .post_request(atomic_request(peer, local, AtomicOp::Sum, 1), &mut transport, &mut sink)
-            .unwrap();
-        for header in headers(last_sent_op(&transport)) {
+        let (mut node, peer) = engine_with_peer();
+        node.post(atomic_request(peer, local, AtomicOp::Sum, 1));
+        for header in headers(last_sent_op(&node.transport)) {
             let payload = vec![b'x'; header.payload_len_bytes() as usize];
-            engine.arrivals(&mut sink).frame(LINK, &header, &payload);
+            node.frame(LINK, &header, &payload);
         }
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(transport.closed, [(LINK, Close::Abort)]);
-        assert_eq!(sink.ended_contexts(), [1]);
+        node.transmit();
+        assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
+        assert_eq!(node.ended_contexts(), [1]);
     }
     // An answer before the link has taken all operands breaks the protocol.
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    transport.answers = [Sent::Partial(3)].into();
+    let (mut node, peer) = engine_with_peer();
+    node.transport.answers = [Sent::Partial(3)].into();
     let long = fetch_local(b"more than inline");
-    engine.post_request(atomic_request(peer, long, AtomicOp::Sum, 1), &mut transport, &mut sink).unwrap();
-    let early = read_data_header(last_sent_op(&transport), 16);
-    engine.arrivals(&mut sink).frame(LINK, &early, b"more than inline");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+    node.post(atomic_request(peer, long, AtomicOp::Sum, 1));
+    let early = read_data_header(last_sent_op(&node.transport), 16);
+    node.pass_with_frame(LINK, &early, b"more than inline");
+    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 }

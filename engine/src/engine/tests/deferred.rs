@@ -1,10 +1,6 @@
 //! Tests of deferred work. When the operation of a work ends, the sink gets the work's number.
 
-use super::ordering::engine_with_config;
 use super::*;
-use crate::completion::WorkEnd;
-
-const LINK: LinkId = LinkId(7);
 
 /// The difference between a work's number and the application's context.
 const CONTEXTS: u64 = 100;
@@ -50,48 +46,13 @@ fn deferred_send_request(to: PeerId, number: u64) -> AddressedRequest {
 }
 
 #[test]
-fn deferred_send_reports_work_number_and_counts_only_for_its_work() {
-    let (mut engine, peer, mut transport, _) = engine_with_peer();
-    let mut sink = WorkSink::default();
-    engine.post_request(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.works, [(7, true)]);
-    assert_eq!((sink.recorder.ended_contexts(), sink.recorder.counted.as_slice()), (vec![], &[][..]));
-}
-
-#[test]
 fn deferred_send_can_also_complete_with_its_context() {
-    let (mut engine, peer, mut transport, _) = engine_with_peer();
+    let (Node { mut engine, mut transport, .. }, peer) = engine_with_peer();
     let mut sink = WorkSink { reports: true, ..WorkSink::default() };
     engine.post_request(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
     assert_eq!(sink.works, [(7, true)]);
     assert_eq!(sink.recorder.ended_contexts(), [7 + CONTEXTS]);
     assert_eq!(sink.recorder.counted, [(CounterEvents::SEND, true)]);
-}
-
-#[test]
-fn failed_deferred_send_is_reported_and_counts_only_for_its_work() {
-    let (mut engine, peer, mut transport, _) = engine_with_peer();
-    let mut sink = WorkSink::default();
-    let acknowledged = deferred_send_request(peer, 7).level(Level::Transmit);
-    engine.post_request(acknowledged, &mut transport, &mut sink).unwrap();
-    assert!(sink.works.is_empty());
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
-    assert_eq!(sink.works, [(7, false)]);
-    assert_eq!(sink.recorder.ended_contexts(), [7 + CONTEXTS]);
-    assert!(sink.recorder.ended[0].is_err() && sink.recorder.counted.is_empty());
-}
-
-#[test]
-fn deferred_send_waits_for_its_turn_among_completions_in_order() {
-    let (mut engine, peer, mut transport, _) =
-        engine_with_config(Config { completes_in_order: true, ..untimed_config() });
-    let mut sink = WorkSink::default();
-    let first = send_request(peer, b"first", 1).level(Level::Transmit);
-    engine.post_request(first, &mut transport, &mut sink).unwrap();
-    engine.post_request(deferred_send_request(peer, 7), &mut transport, &mut sink).unwrap();
-    assert!(sink.works.is_empty() && sink.recorder.ended.is_empty());
-    engine.arrivals(&mut sink).frame(LINK, &Header::Ack { received: 2 }, b"");
-    assert_eq!((sink.recorder.ended_contexts(), sink.works.as_slice()), (vec![1], &[(7, true)][..]));
 }
 
 #[test]

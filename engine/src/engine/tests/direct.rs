@@ -2,21 +2,10 @@
 
 use super::atomics::{atomic_request, fetch_local};
 use super::flushes::flush_request;
-use super::rma::{rma_header, rma_request};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
-use crate::atomic::AtomicOp;
-use crate::buffer::Buffer;
-use crate::flags::{CompletionFlags, MrAccess, Order};
-use crate::limits::{MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES};
-use crate::operation::{FlushKind, RmaLocal};
-use crate::region::{Persist, Region, RegionAttr};
-use crate::remote_memory::RemoteMemory;
-use crate::wire::{Durable, MappableRegion, Outcome, Refusal, Rma, RmaKind};
 
-const LINK: LinkId = LinkId(7);
-const KEY: u64 = 77;
 const RMA: CompletionFlags = CompletionFlags::RMA;
 
 fn mappable_region_header(key: u64, len_bytes: u64) -> Header {
@@ -31,18 +20,18 @@ fn mappable_region_header(key: u64, len_bytes: u64) -> Header {
 }
 
 /// Makes the engine map a region that it may read and write.
-fn map_region(engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder) {
+fn map_region(node: &mut Node) {
     let access = (MrAccess::REMOTE_WRITE | MrAccess::REMOTE_READ).bits();
     let shown =
         MappableRegion { key: KEY, address: 0, len_bytes: 100, access, remote_bytes: REMOTE.len() as u8 };
-    engine.arrivals(sink).frame(LINK, &Header::MappableRegion(shown), REMOTE);
-    map_offered(engine, transport, KEY);
+    node.frame(LINK, &Header::MappableRegion(shown), REMOTE);
+    map_offered(node, KEY);
 }
 
 /// Makes the engine map an offered region without an access.
-fn map_offered(engine: &mut Engine, transport: &mut Scripted, key: u64) {
-    let peer = engine.links.get(LINK).unwrap().peer();
-    assert!(engine.map_region_if_offered(peer, key, transport));
+fn map_offered(node: &mut Node, key: u64) {
+    let peer = node.engine.links.get(LINK).unwrap().peer();
+    assert!(node.engine.map_region_if_offered(peer, key, &mut node.transport));
 }
 
 fn hello_write() -> RmaLocal {
@@ -57,38 +46,38 @@ fn shareable_region(key: u64) -> Region {
 
 #[test]
 fn offered_region_is_mapped_at_its_first_access() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     for key in [KEY, KEY + 1, KEY + 2] {
-        engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
+        node.frame(LINK, &mappable_region_header(key, 100), REMOTE);
     }
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(mapped_and_offered_counts(&mut engine), (0, 3), "this side has accessed none");
+    node.transmit();
+    assert_eq!(mapped_and_offered_counts(&mut node), (0, 3), "this side has accessed none");
     // A post maps the region, also after an attempt.
     let place = RemoteMemory { key: KEY, address: 0 };
-    let attempt = engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
+    let attempt = node.engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     let mut request = rma_request(peer, hello_write(), 1).request;
-    engine.post_after_attempt(attempt, peer, &mut request, &mut transport, &mut sink).unwrap();
-    assert_eq!((attempt, mapped_and_offered_counts(&mut engine)), (Attempt::Declined, (1, 2)));
+    node.engine.post_after_attempt(attempt, peer, &mut request, &mut node.transport, &mut node.sink).unwrap();
+    assert_eq!((attempt, mapped_and_offered_counts(&mut node)), (Attempt::Declined, (1, 2)));
     let elsewhere = RemoteMemory { key: KEY + 1, address: 0 };
-    let injected = engine.try_inject_write(peer, b"hello", elsewhere, None, &mut transport);
-    assert_eq!((injected, mapped_and_offered_counts(&mut engine)), (Ok(InjectedWrite::Ended), (2, 1)));
-    assert!(engine.has_offered_regions);
-    engine.post_request(rma_request(peer, hello_write(), 2).key(KEY + 2), &mut transport, &mut sink).unwrap();
-    assert_eq!((mapped_and_offered_counts(&mut engine), engine.has_offered_regions), ((3, 0), false));
-    assert_eq!((transport.sent.len(), sink.ended_contexts()), (0, vec![1, 2]));
+    let injected = node.engine.try_inject_write(peer, b"hello", elsewhere, None, &mut node.transport);
+    assert_eq!((injected, mapped_and_offered_counts(&mut node)), (Ok(InjectedWrite::Ended), (2, 1)));
+    assert!(node.engine.has_offered_regions);
+    node.post(rma_request(peer, hello_write(), 2).key(KEY + 2));
+    assert_eq!((mapped_and_offered_counts(&mut node), node.engine.has_offered_regions), ((3, 0), false));
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (0, vec![1, 2]));
     let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    engine.post_request(rma_request(peer, read, 4), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.len(), 1, "it may only be written to");
+    node.post(rma_request(peer, read, 4));
+    assert_eq!(node.transport.sent.len(), 1, "it may only be written to");
 }
 
 #[test]
 fn direct_access_is_done_and_reported_by_the_caller() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    map_region(&mut engine, &mut transport, &mut sink);
-    let memory = engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
+    let (mut node, peer) = engine_with_peer();
+    map_region(&mut node);
+    let memory = node.engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
     let place = RemoteMemory { key: KEY, address: 3 };
     let mut local = hello_write();
-    assert_eq!(engine.try_access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
+    assert_eq!(node.engine.try_access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
     assert_eq!(memory.words()[0].load(Relaxed).to_le_bytes(), *b"\0\0\0hello");
     let hello = Bytes::from_static(b"hello");
     assert_eq!(
@@ -96,88 +85,84 @@ fn direct_access_is_done_and_reported_by_the_caller() {
         (RMA | CompletionFlags::WRITE, Buffer::Sent(hello))
     );
     let mut local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    assert_eq!(engine.try_access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
+    assert_eq!(node.engine.try_access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
     assert_eq!(local.completion_flags(), RMA | CompletionFlags::READ);
     assert_eq!(local.take_buffer().into_received().as_deref(), Some(&b"hello"[..]));
-    assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 0));
+    assert_eq!((node.transport.sent.len(), node.sink.ended.len(), node.sink.counted.len()), (0, 0, 0));
     // If the sink has no room for the completion, the engine holds the completion. Later
     // completions do not overtake it.
-    sink.room = 0;
+    node.sink.room = 0;
     let completion =
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
-    engine.report_direct_access(completion, &mut sink);
-    assert_eq!((engine.outstanding_transmits(), sink.ended_contexts()), (1, vec![]));
-    let attempt = engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
+    node.engine.report_direct_access(completion, &mut node.sink);
+    assert_eq!((node.outstanding_transmits(), node.ended_contexts()), (1, vec![]));
+    let attempt = node.engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     assert_eq!(attempt, Attempt::NotMade);
-    sink.room = 2;
-    engine.post_request(rma_request(peer, hello_write(), 9), &mut transport, &mut sink).unwrap();
-    engine.deliver_held(&mut sink);
-    assert_eq!((transport.sent.len(), sink.ended_contexts()), (0, vec![8, 9]));
+    node.sink.room = 2;
+    node.post(rma_request(peer, hello_write(), 9));
+    node.deliver_held();
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (0, vec![8, 9]));
 }
 
 #[test]
 fn access_that_must_wait_or_involve_the_target_is_not_direct() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    map_region(&mut engine, &mut transport, &mut sink);
-    let memory = engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
+    let (mut node, peer) = engine_with_peer();
+    map_region(&mut node);
+    let memory = node.engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
     let place = RemoteMemory { key: KEY, address: 0 };
-    let goes = |engine: &mut Engine, local: RmaLocal, place, level, fence| {
+    let goes = |node: &mut Node, local: RmaLocal, place, level, fence| {
         let mut local = local;
-        let goes = engine.try_access_at_once(peer, &mut local, place, level, fence) == Attempt::Done;
+        let goes = node.engine.try_access_at_once(peer, &mut local, place, level, fence) == Attempt::Done;
         assert_eq!(local.len_bytes(), 5, "it is left as it is");
         goes
     };
     let data = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"12345")), data: Some(1) };
-    assert!(!goes(&mut engine, data, place, Level::Inject, false), "its target is to see it");
-    assert!(
-        !goes(&mut engine, hello_write(), place, Level::Commit, false),
-        "its target is to make it durable"
-    );
-    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, true), "it is fenced");
+    assert!(!goes(&mut node, data, place, Level::Inject, false), "its target is to see it");
+    assert!(!goes(&mut node, hello_write(), place, Level::Commit, false), "its target is to make it durable");
+    assert!(!goes(&mut node, hello_write(), place, Level::Inject, true), "it is fenced");
     let elsewhere = RemoteMemory { key: KEY + 1, ..place };
-    assert!(!goes(&mut engine, hello_write(), elsewhere, Level::Inject, false), "it is not mapped");
+    assert!(!goes(&mut node, hello_write(), elsewhere, Level::Inject, false), "it is not mapped");
     for address in [96, u64::MAX] {
         assert!(
-            !goes(&mut engine, hello_write(), RemoteMemory { address, ..place }, Level::Inject, false),
+            !goes(&mut node, hello_write(), RemoteMemory { address, ..place }, Level::Inject, false),
             "it is too long"
         );
     }
-    let config = engine.config.clone();
-    engine.config.message_max_bytes = 4;
+    let config = node.engine.config.clone();
+    node.engine.config.message_max_bytes = 4;
     assert!(
-        !goes(&mut engine, hello_write(), place, Level::Inject, false),
+        !goes(&mut node, hello_write(), place, Level::Inject, false),
         "it is longer than anything may be"
     );
-    engine.config = Config { tx_depth_ops: 0, ..config.clone() };
-    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false), "there are too many");
-    engine.config = config;
-    engine.initiator.set_completes_in_order(true);
-    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false), "it has its turn");
-    engine.initiator.set_completes_in_order(false);
-    let another = rma_request(peer, hello_write(), 1).key(KEY + 1);
-    engine.post_request(another, &mut transport, &mut sink).unwrap();
-    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false), "one before it has not ended");
-    assert_eq!((memory.words()[0].load(Relaxed), sink.ended.len()), (0, 0));
+    node.engine.config = Config { tx_depth_ops: 0, ..config.clone() };
+    assert!(!goes(&mut node, hello_write(), place, Level::Inject, false), "there are too many");
+    node.engine.config = config;
+    node.engine.initiator.set_completes_in_order(true);
+    assert!(!goes(&mut node, hello_write(), place, Level::Inject, false), "it has its turn");
+    node.engine.initiator.set_completes_in_order(false);
+    node.post(rma_request(peer, hello_write(), 1).key(KEY + 1));
+    assert!(!goes(&mut node, hello_write(), place, Level::Inject, false), "one before it has not ended");
+    assert_eq!((memory.words()[0].load(Relaxed), node.sink.ended.len()), (0, 0));
     memory.retire();
-    assert!(!goes(&mut engine, hello_write(), place, Level::Inject, false));
-    assert_eq!(mapped_and_offered_counts(&mut engine), (0, 0), "it has ended");
+    assert!(!goes(&mut node, hello_write(), place, Level::Inject, false));
+    assert_eq!(mapped_and_offered_counts(&mut node), (0, 0), "it has ended");
 }
 
 #[test]
 fn visibility_flush_of_mapped_region_needs_no_frame() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    map_region(&mut engine, &mut transport, &mut sink);
-    let memory = engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
-    engine.post_request(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
-    assert!(engine.has_unseen_stores);
+    let (mut node, peer) = engine_with_peer();
+    map_region(&mut node);
+    let memory = node.engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
+    node.post(rma_request(peer, hello_write(), 1));
+    assert!(node.engine.has_unseen_stores);
     // The region has 100 bytes, and the range begins at the fourth.
     let flush = |len_bytes| flush_request(peer, FlushKind::Visibility, len_bytes, 2);
-    engine.post_request(flush(97), &mut transport, &mut sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended_contexts()), (0, vec![1, 2]));
-    assert_eq!(sink.take_ended().remove(1), Ok(EndedOperation::of_flush(2, 97)));
-    assert!(!engine.has_unseen_stores);
-    engine.post_request(flush(5).signalled(Signalled::No), &mut transport, &mut sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended.len(), sink.counted.len()), (0, 0, 3));
+    node.post(flush(97));
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (0, vec![1, 2]));
+    assert_eq!(node.take_ended().remove(1), Ok(EndedOperation::of_flush(2, 97)));
+    assert!(!node.engine.has_unseen_stores);
+    node.post(flush(5).signalled(Signalled::No));
+    assert_eq!((node.transport.sent.len(), node.sink.ended.len(), node.sink.counted.len()), (0, 0, 3));
 
     // The target has to judge these, or to do something.
     let by_frame = [
@@ -187,73 +172,73 @@ fn visibility_flush_of_mapped_region_needs_no_frame() {
         flush_request(peer, FlushKind::Persistent, 5, 2),
     ];
     for (sent, request) in (1..).zip(by_frame) {
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
-        let Some((_, Header::Rma(Rma { op, .. }), _)) = transport.sent.last() else { panic!("an access") };
-        assert_eq!((transport.sent.len(), sink.ended.len()), (sent, 0));
+        node.post(request);
+        let Some((_, Header::Rma(Rma { op, .. }), _)) = node.transport.sent.last() else {
+            panic!("an access")
+        };
+        assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (sent, 0));
         let answer = Header::Answer { op: *op, outcome: Outcome::Refused(Refusal::Range) };
-        engine.arrivals(&mut sink).frame(LINK, &answer, b"");
-        assert!(sink.take_ended().remove(0).is_err());
+        node.frame(LINK, &answer, b"");
+        assert!(node.take_ended().remove(0).is_err());
     }
 
     // An earlier write is under way, by frame, to another region.
-    let elsewhere = rma_request(peer, hello_write(), 3).key(KEY + 1);
-    engine.post_request(elsewhere, &mut transport, &mut sink).unwrap();
-    engine.post_request(flush(5), &mut transport, &mut sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended.len()), (6, 0));
+    node.post(rma_request(peer, hello_write(), 3).key(KEY + 1));
+    node.post(flush(5));
+    assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (6, 0));
     for at in [4, 5] {
-        let Header::Rma(Rma { op, .. }) = transport.sent[at].1 else { panic!("an access was sent") };
-        engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+        let Header::Rma(Rma { op, .. }) = node.transport.sent[at].1 else { panic!("an access was sent") };
+        node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
     }
-    assert_eq!(sink.take_ended().len(), 2);
+    assert_eq!(node.take_ended().len(), 2);
 
     // The target has closed the region.
     memory.retire();
-    engine.post_request(flush(5), &mut transport, &mut sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended.len()), (7, 0));
-    assert_eq!(mapped_and_offered_counts(&mut engine), (0, 0));
+    node.post(flush(5));
+    assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (7, 0));
+    assert_eq!(mapped_and_offered_counts(&mut node), (0, 0));
 }
 
 /// Returns how many regions an engine has mapped, and how many others it may map.
-fn mapped_and_offered_counts(engine: &mut Engine) -> (usize, usize) {
-    let direct = engine.links.get(LINK).unwrap().tx.mapped_regions();
+fn mapped_and_offered_counts(node: &mut Node) -> (usize, usize) {
+    let direct = node.engine.links.get(LINK).unwrap().tx.mapped_regions();
     (direct.mapped_count(), direct.offer_count())
 }
 
 #[test]
 fn mapped_regions_are_limited() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (mut node, _) = engine_with_peer();
     for key in 0..MAPPED_LINK_MAX_REGIONS as u64 {
-        engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
-        map_offered(&mut engine, &mut transport, key);
+        node.frame(LINK, &mappable_region_header(key, 100), REMOTE);
+        map_offered(&mut node, key);
     }
     // A second offer with the same key replaces the first region.
-    engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(3, 100), REMOTE);
-    assert_eq!(mapped_and_offered_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS - 1, 1));
-    map_offered(&mut engine, &mut transport, 3);
-    engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(1000, 100), REMOTE);
-    assert_eq!(mapped_and_offered_counts(&mut engine), (MAPPED_LINK_MAX_REGIONS, 0), "there are frames");
-    assert!(engine.condemned.is_empty());
+    node.frame(LINK, &mappable_region_header(3, 100), REMOTE);
+    assert_eq!(mapped_and_offered_counts(&mut node), (MAPPED_LINK_MAX_REGIONS - 1, 1));
+    map_offered(&mut node, 3);
+    node.frame(LINK, &mappable_region_header(1000, 100), REMOTE);
+    assert_eq!(mapped_and_offered_counts(&mut node), (MAPPED_LINK_MAX_REGIONS, 0), "there are frames");
+    assert!(node.engine.condemned.is_empty());
 }
 
 #[test]
 fn oldest_offered_region_gives_way_at_the_limit() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     let last = 3 * MAPPED_LINK_MAX_REGIONS as u64;
     for key in (0..=last).flat_map(|key| [key, key]) {
-        engine.arrivals(&mut sink).frame(LINK, &mappable_region_header(key, 100), REMOTE);
-        assert!(mapped_and_offered_counts(&mut engine).1 <= MAPPED_LINK_MAX_REGIONS);
+        node.frame(LINK, &mappable_region_header(key, 100), REMOTE);
+        assert!(mapped_and_offered_counts(&mut node).1 <= MAPPED_LINK_MAX_REGIONS);
     }
-    assert!(engine.condemned.is_empty(), "all of them but the last may have ended");
-    assert_eq!(mapped_and_offered_counts(&mut engine), (0, MAPPED_LINK_MAX_REGIONS));
-    let request = rma_request(peer, hello_write(), 1).key(last);
-    engine.post_request(request, &mut transport, &mut sink).unwrap();
-    assert!(transport.sent.is_empty(), "the last one is mapped");
+    assert!(node.engine.condemned.is_empty(), "all of them but the last may have ended");
+    assert_eq!(mapped_and_offered_counts(&mut node), (0, MAPPED_LINK_MAX_REGIONS));
+    node.post(rma_request(peer, hello_write(), 1).key(last));
+    assert!(node.transport.sent.is_empty(), "the last one is mapped");
 }
 
 #[test]
 fn region_is_offered_once_to_a_peer_that_accessed_it() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let region = engine.target.regions().add(shareable_region(KEY)).unwrap();
+    let (mut node, _) = engine_with_peer();
+    let region = node.engine.target.regions().add(shareable_region(KEY)).unwrap();
     let read = |op| {
         Header::Rma(Rma {
             op,
@@ -265,16 +250,15 @@ fn region_is_offered_once_to_a_peer_that_accessed_it() {
         })
     };
     for op in 1..3 {
-        engine.arrivals(&mut sink).frame(LINK, &read(op), b"");
-        engine.transmit(&mut transport, &mut sink);
+        node.pass_with_frame(LINK, &read(op), b"");
     }
     let showings = |transport: &Scripted| {
         let is_shown =
             |(_, header, _): &&(LinkId, Header, Vec<u8>)| matches!(header, Header::MappableRegion(_));
         transport.sent.iter().filter(is_shown).count()
     };
-    assert_eq!(showings(&transport), 1);
-    let (_, Header::MappableRegion(shown), remote) = &transport.sent[0] else {
+    assert_eq!(showings(&node.transport), 1);
+    let (_, Header::MappableRegion(shown), remote) = &node.transport.sent[0] else {
         panic!("it is shown before the answer")
     };
     assert_eq!(
@@ -283,24 +267,23 @@ fn region_is_offered_once_to_a_peer_that_accessed_it() {
     );
     assert_eq!(remote.len(), usize::from(shown.remote_bytes));
     // No region that has ended is offered.
-    engine.target.regions().close(&region);
-    let next = engine.target.regions().add(shareable_region(KEY)).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &read(3), b"");
-    engine.target.regions().close(&next);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(showings(&transport), 1);
-    assert!(!engine.has_unsent());
+    node.engine.target.regions().close(&region);
+    let next = node.engine.target.regions().add(shareable_region(KEY)).unwrap();
+    node.frame(LINK, &read(3), b"");
+    node.engine.target.regions().close(&next);
+    node.transmit();
+    assert_eq!(showings(&node.transport), 1);
+    assert!(!node.has_unsent());
 }
 
 #[test]
 fn direct_read_makes_earlier_direct_writes_visible() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    map_region(&mut engine, &mut transport, &mut sink);
+    let (mut node, peer) = engine_with_peer();
+    map_region(&mut node);
     let mut post = |local, level| {
-        let request = rma_request(peer, local, 1).level(level);
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
-        assert!(transport.sent.is_empty());
-        engine.has_unseen_stores
+        node.post(rma_request(peer, local, 1).level(level));
+        assert!(node.transport.sent.is_empty());
+        node.engine.has_unseen_stores
     };
     let read = || RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
     assert!(post(hello_write(), Level::Inject), "a write waits for nothing");
@@ -308,148 +291,123 @@ fn direct_read_makes_earlier_direct_writes_visible() {
     assert!(!post(hello_write(), Level::Delivery), "it is there");
     assert!(post(hello_write(), Level::Transmit) && post(hello_write(), Level::Inject));
     assert!(!post(read(), Level::Delivery));
-    assert_eq!(sink.ended.len(), 6);
+    assert_eq!(node.sink.ended.len(), 6);
 }
 
 /// Returns an engine that has mapped a region, and whose accesses must not overtake messages.
-fn engine_with_access_order() -> (Engine, PeerId, Scripted, Recorder) {
+fn engine_with_access_order() -> (Node, PeerId) {
     let transmit_order = Order::WAS | Order::RAS;
-    let mut engine = Engine::new(Config { transmit_order, ..untimed_config() });
-    let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
-    let peer = engine.intern_peer(address(2));
-    let mut transport = Scripted::default();
-    map_region(&mut engine, &mut transport, &mut sink);
-    (engine, peer, transport, sink)
+    let (mut node, peer) = engine_with_config(Config { transmit_order, ..untimed_config() });
+    map_region(&mut node);
+    (node, peer)
 }
 
 /// Posts a write. Returns whether the engine made the write directly. If the write went as a frame,
 /// delivers the peer's answer.
-fn post_write_returning_if_direct(
-    engine: &mut Engine,
-    peer: PeerId,
-    transport: &mut Scripted,
-    sink: &mut Recorder,
-) -> bool {
-    let before = transport.sent.len();
-    engine.post_request(rma_request(peer, hello_write(), 1), transport, sink).unwrap();
-    let Some((_, header, _)) = transport.sent.get(before) else { return true };
+fn post_write_returning_if_direct(node: &mut Node, peer: PeerId) -> bool {
+    let before = node.transport.sent.len();
+    node.post(rma_request(peer, hello_write(), 1));
+    let Some((_, header, _)) = node.transport.sent.get(before) else { return true };
     let Header::Rma(Rma { op, .. }) = *header else { panic!("no access: {header:?}") };
-    engine.arrivals(sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
     false
 }
 
 #[test]
 fn answered_access_proves_arrival_of_earlier_messages() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
-    let (transport, sink) = (&mut transport, &mut sink);
-    assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink));
+    let (mut node, peer) = engine_with_access_order();
+    assert!(post_write_returning_if_direct(&mut node, peer));
     for _ in 0..3 {
-        engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
-        assert!(engine.try_inject(peer, None, None, b"m", transport));
-        assert!(
-            !post_write_returning_if_direct(&mut engine, peer, transport, sink),
-            "messages are under way"
-        );
-        assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink), "it was answered");
+        node.post(send_request(peer, b"m", 9));
+        assert!(node.engine.try_inject(peer, None, None, b"m", &mut node.transport));
+        assert!(!post_write_returning_if_direct(&mut node, peer), "messages are under way");
+        assert!(post_write_returning_if_direct(&mut node, peer), "it was answered");
     }
     // The results of an atomic operation prove arrival, too.
-    assert!(engine.try_inject(peer, None, None, b"m", transport));
-    engine.post_request(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9), transport, sink).unwrap();
-    let Header::Atomic(atomic) = transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
+    assert!(node.engine.try_inject(peer, None, None, b"m", &mut node.transport));
+    node.post(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9));
+    let Header::Atomic(atomic) = node.transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
     let fetched = Header::ReadData { op: atomic.op, len_bytes: 1 };
-    engine.arrivals(sink).frame(LINK, &fetched, &[0]);
-    assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink));
-    assert!(engine.condemned.is_empty());
+    node.frame(LINK, &fetched, &[0]);
+    assert!(post_write_returning_if_direct(&mut node, peer));
+    assert!(node.engine.condemned.is_empty());
 }
 
 #[test]
 fn visibility_flush_after_an_unanswered_message_needs_no_frame() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
-    let (transport, sink) = (&mut transport, &mut sink);
-    engine.post_request(send_request(peer, b"m", 1), transport, sink).unwrap();
-    engine.post_request(flush_request(peer, FlushKind::Visibility, 5, 2), transport, sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended_contexts()), (1, vec![1, 2]), "it follows no write");
+    let (mut node, peer) = engine_with_access_order();
+    node.post(send_request(peer, b"m", 1));
+    node.post(flush_request(peer, FlushKind::Visibility, 5, 2));
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (1, vec![1, 2]), "it follows no write");
     // A write that may not overtake the message goes by a frame, and a flush follows it.
-    engine.post_request(rma_request(peer, hello_write(), 3), transport, sink).unwrap();
-    engine.post_request(flush_request(peer, FlushKind::Visibility, 5, 4), transport, sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended.len()), (3, 2));
+    node.post(rma_request(peer, hello_write(), 3));
+    node.post(flush_request(peer, FlushKind::Visibility, 5, 4));
+    assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (3, 2));
 }
 
 /// Makes the engine lose its peer to a successor, on link 8, while a write on the present link has no answer.
-fn replace_peer_during_write(
-    engine: &mut Engine,
-    peer: PeerId,
-    transport: &mut Scripted,
-    sink: &mut Recorder,
-) -> u64 {
-    let elsewhere = rma_request(peer, hello_write(), 1).key(KEY + 1);
-    engine.post_request(elsewhere, transport, sink).unwrap();
-    let Some((LINK, Header::Rma(Rma { op, .. }), _)) = transport.sent.last() else { panic!("an access") };
-    engine.arrivals(sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    *op
+fn replace_peer_during_write(node: &mut Node, peer: PeerId) -> u64 {
+    node.post(rma_request(peer, hello_write(), 1).key(KEY + 1));
+    let Some((LINK, Header::Rma(Rma { op, .. }), _)) = node.transport.sent.last() else {
+        panic!("an access")
+    };
+    let op = *op;
+    node.link_up(LinkId(8), 2, 2);
+    op
 }
 
 #[test]
 fn visibility_flush_of_a_region_of_the_successor_waits_for_writes_to_the_former_instance() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let (transport, sink) = (&mut transport, &mut sink);
-    let op = replace_peer_during_write(&mut engine, peer, transport, sink);
-    engine.arrivals(sink).frame(LinkId(8), &mappable_region_header(KEY, 100), REMOTE);
-    engine.post_request(rma_request(peer, hello_write(), 2), transport, sink).unwrap();
-    assert_eq!((transport.sent.len(), sink.ended_contexts()), (1, vec![2]), "the region is mapped");
-    engine.post_request(flush_request(peer, FlushKind::Visibility, 5, 3), transport, sink).unwrap();
-    engine.transmit(transport, sink);
-    assert_eq!((transport.sent.len(), sink.ended.len()), (1, 1), "the write has no answer");
-    engine.arrivals(sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    engine.transmit(transport, sink);
-    let Some((LinkId(8), Header::Rma(flush), _)) = transport.sent.last() else { panic!("a flush") };
-    assert_eq!((transport.sent.len(), flush.kind), (2, RmaKind::Flush));
-    assert!(engine.condemned.is_empty());
+    let (mut node, peer) = engine_with_peer();
+    let op = replace_peer_during_write(&mut node, peer);
+    node.frame(LinkId(8), &mappable_region_header(KEY, 100), REMOTE);
+    node.post(rma_request(peer, hello_write(), 2));
+    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (1, vec![2]), "the region is mapped");
+    node.post(flush_request(peer, FlushKind::Visibility, 5, 3));
+    node.transmit();
+    assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (1, 1), "the write has no answer");
+    node.pass_with_frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+    let Some((LinkId(8), Header::Rma(flush), _)) = node.transport.sent.last() else { panic!("a flush") };
+    assert_eq!((node.transport.sent.len(), flush.kind), (2, RmaKind::Flush));
+    assert!(node.engine.condemned.is_empty());
 }
 
 #[test]
 fn direct_access_does_not_overtake_requested_payload() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_access_order();
-    let (transport, sink) = (&mut transport, &mut sink);
+    let (mut node, peer) = engine_with_access_order();
     let long =
         send_request(peer, b"", 9)
             .source(Source::owned(Bytes::from(vec![0; crate::limits::EAGER_MAX_BYTES + 1])));
-    engine.post_request(long, transport, sink).unwrap();
-    let Header::Request { op, .. } = transport.sent.last().unwrap().1 else { panic!("a request") };
-    engine.arrivals(sink).frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
-    engine.transmit(transport, sink);
-    assert!(matches!(transport.sent.last().unwrap().1, Header::Data { .. }));
-    assert_eq!(sink.take_ended().len(), 1, "the link has all of it");
-    assert!(!post_write_returning_if_direct(&mut engine, peer, transport, sink), "the peer may not have it");
-    assert!(post_write_returning_if_direct(&mut engine, peer, transport, sink));
+    node.post(long);
+    let Header::Request { op, .. } = node.transport.sent.last().unwrap().1 else { panic!("a request") };
+    node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
+    assert!(matches!(node.transport.sent.last().unwrap().1, Header::Data { .. }));
+    assert_eq!(node.take_ended().len(), 1, "the link has all of it");
+    assert!(!post_write_returning_if_direct(&mut node, peer), "the peer may not have it");
+    assert!(post_write_returning_if_direct(&mut node, peer));
 }
 
 #[test]
 fn ended_mapping_is_released_by_next_access_or_sweep() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
-    transport.mapped = Some(memory.clone());
-    map_region(&mut engine, &mut transport, &mut sink);
+    node.transport.mapped = Some(memory.clone());
+    map_region(&mut node);
     assert_eq!(Arc::strong_count(&memory), 3);
     memory.retire();
     // The next access releases the mapping.
-    engine.post_request(rma_request(peer, hello_write(), 1), &mut transport, &mut sink).unwrap();
-    assert_eq!((Arc::strong_count(&memory), transport.sent.len()), (2, 1), "it went by a frame");
+    node.post(rma_request(peer, hello_write(), 1));
+    assert_eq!((Arc::strong_count(&memory), node.transport.sent.len()), (2, 1), "it went by a frame");
     // Without an access, a sweep releases the mapping.
     let next = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
-    transport.mapped = Some(next.clone());
-    map_region(&mut engine, &mut transport, &mut sink);
-    for _ in 0..2 * MAPPED_SWEEP_PASSES {
-        engine.transmit(&mut transport, &mut sink);
-    }
+    node.transport.mapped = Some(next.clone());
+    map_region(&mut node);
+    node.transmit_times(2 * MAPPED_SWEEP_PASSES as usize);
     assert_eq!(Arc::strong_count(&next), 3, "it has not ended");
     next.retire();
-    for _ in 0..MAPPED_SWEEP_PASSES {
-        engine.transmit(&mut transport, &mut sink);
-    }
+    node.transmit_times(MAPPED_SWEEP_PASSES as usize);
     assert_eq!(Arc::strong_count(&next), 2);
-    assert_eq!(engine.passes_to_sweep, 0);
+    assert_eq!(node.engine.passes_to_sweep, 0);
 }
 
 #[test]
@@ -460,21 +418,19 @@ fn persistent_region_is_not_offered_for_mapping() {
             Ok(())
         }
     }
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (mut node, _) = engine_with_peer();
     let _region =
-        engine.target.regions().add(shareable_region(KEY).with_persistence(Box::new(Device))).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &rma_header(1, 0, 0, RmaKind::Read), b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_since(&transport, 0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
+        node.engine.target.regions().add(shareable_region(KEY).with_persistence(Box::new(Device))).unwrap();
+    node.pass_with_frame(LINK, &rma_header(1, 0, 0, RmaKind::Read), b"");
+    assert_eq!(node.sent_since(0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
 }
 
 #[test]
 fn region_offered_in_several_pieces_is_kept() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame_begun(LINK, &mappable_region_header(KEY, 100));
+    let (mut node, _) = engine_with_peer();
+    node.frame_begun(LINK, &mappable_region_header(KEY, 100));
     for byte in REMOTE {
-        arrivals.payload_arrived(LINK, &[*byte]);
+        node.payload_arrived(LINK, &[*byte]);
     }
-    map_offered(&mut engine, &mut transport, KEY);
+    map_offered(&mut node, KEY);
 }

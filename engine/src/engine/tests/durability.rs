@@ -2,13 +2,7 @@
 
 use std::sync::{Mutex, Weak};
 
-use super::rma::{KEY, read_region, rma_request, sent_answers, write_local};
 use super::*;
-use crate::error::OperationError;
-use crate::region::{Persist, Region, RegionAttr};
-use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
-
-const LINK: LinkId = LinkId(7);
 
 /// A device that records the offset and length of each flush. If `broken`, flushes fail.
 #[derive(Debug, Default)]
@@ -65,71 +59,68 @@ pub(super) fn write_header(op: u64, key: u64, place: u64, len_bytes: u64, durabl
 
 #[test]
 fn write_with_commit_is_flushed_before_its_answer() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&engine, KEY);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
+    let (mut node, _) = engine_with_peer();
+    let (_region, device) = add_persistent_region(&node.engine, KEY);
+    node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
     assert_eq!(device.take_persisted(), []);
-    arrivals.frame(LINK, &write_header(2, KEY, 10, 4, Durable::Written), b"efgh");
+    node.frame(LINK, &write_header(2, KEY, 10, 4, Durable::Written), b"efgh");
     assert_eq!(device.take_persisted(), [(10, 4)]);
-    arrivals.frame_begun(LINK, &write_header(3, KEY, 20, 6, Durable::Written));
-    arrivals.payload_arrived(LINK, b"123");
+    node.frame_begun(LINK, &write_header(3, KEY, 20, 6, Durable::Written));
+    node.payload_arrived(LINK, b"123");
     assert_eq!(device.take_persisted(), [], "not all of it is there");
-    arrivals.payload_arrived(LINK, b"456");
+    node.payload_arrived(LINK, b"456");
     assert_eq!(device.take_persisted(), [(20, 6)]);
     // A write of no bytes flushes nothing.
-    arrivals.frame(LINK, &write_header(4, KEY, 20, 0, Durable::Written), b"");
+    node.frame(LINK, &write_header(4, KEY, 20, 0, Durable::Written), b"");
     assert_eq!(device.take_persisted(), []);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
+    node.transmit();
+    assert_eq!(sent_answers(&node.transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
 }
 
 #[test]
 fn offered_write_with_commit_is_flushed_after_its_last_byte() {
     for pulled in [Pull::Done, Pull::Refused] {
-        let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-        let (_region, device) = add_persistent_region(&engine, KEY);
-        transport.memory = b"hello".to_vec();
-        transport.pulls = [pulled].into();
+        let (mut node, _) = engine_with_peer();
+        let (_region, device) = add_persistent_region(&node.engine, KEY);
+        node.transport.memory = b"hello".to_vec();
+        node.transport.pulls = [pulled].into();
         let kind = RmaKind::Offer { data: Some(3), remote_bytes: REMOTE.len() as u8 };
         let offer = Rma { op: 5, key: KEY, address: 1007, len_bytes: 5, kind, durable: Durable::Written };
-        engine.arrivals(&mut sink).frame(LINK, &Header::Rma(offer), REMOTE);
+        node.frame(LINK, &Header::Rma(offer), REMOTE);
         assert_eq!(device.take_persisted(), []);
-        engine.transmit(&mut transport, &mut sink);
+        node.transmit();
         if pulled == Pull::Refused {
-            engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 5, len_bytes: 5 }, b"hello");
-            engine.transmit(&mut transport, &mut sink);
+            node.pass_with_frame(LINK, &Header::Data { op: 5, len_bytes: 5 }, b"hello");
         }
         assert_eq!(device.take_persisted(), [(7, 5)]);
-        assert_eq!(sent_answers(&transport), [(5, Outcome::Done)]);
-        assert_eq!(sink.ended.len(), 1, "and then the target is told");
+        assert_eq!(sent_answers(&node.transport), [(5, Outcome::Done)]);
+        assert_eq!(node.sink.ended.len(), 1, "and then the target is told");
     }
 }
 
 #[test]
 fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (mut node, _) = engine_with_peer();
     let other = LinkId(8);
-    engine.arrivals(&mut sink).link_event(other, LinkEvent::up(address(3), 1));
-    let (_first, first_device) = add_persistent_region(&engine, 1);
-    let (_second, second_device) = add_persistent_region(&engine, 2);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &write_header(1, 1, 10, 2, Durable::Nothing), b"ab");
-    arrivals.frame(LINK, &write_header(2, 1, 50, 3, Durable::Nothing), b"abc");
-    arrivals.frame(LINK, &write_header(3, 2, 90, 0, Durable::Nothing), b"");
-    arrivals.frame(other, &write_header(1, 2, 70, 4, Durable::Nothing), b"abcd");
-    arrivals.frame(LINK, &write_header(4, 2, 0, 1, Durable::Everything), b"x");
+    node.link_up(other, 3, 1);
+    let (_first, first_device) = add_persistent_region(&node.engine, 1);
+    let (_second, second_device) = add_persistent_region(&node.engine, 2);
+    node.frame(LINK, &write_header(1, 1, 10, 2, Durable::Nothing), b"ab");
+    node.frame(LINK, &write_header(2, 1, 50, 3, Durable::Nothing), b"abc");
+    node.frame(LINK, &write_header(3, 2, 90, 0, Durable::Nothing), b"");
+    node.frame(other, &write_header(1, 2, 70, 4, Durable::Nothing), b"abcd");
+    node.frame(LINK, &write_header(4, 2, 0, 1, Durable::Everything), b"x");
     assert_eq!(
         (first_device.take_persisted(), second_device.take_persisted()),
         (vec![(10, 43)], vec![(0, 1)])
     );
     // A second fence flushes nothing again.
-    arrivals.frame(LINK, &write_header(5, 2, 0, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(5, 2, 0, 0, Durable::Everything), b"");
     assert_eq!((first_device.take_persisted(), second_device.take_persisted()), (vec![], vec![]));
-    arrivals.frame(other, &write_header(2, 1, 0, 0, Durable::Everything), b"");
+    node.frame(other, &write_header(2, 1, 0, 0, Durable::Everything), b"");
     assert_eq!((first_device.take_persisted(), second_device.take_persisted()), (vec![], vec![(70, 4)]));
-    engine.transmit(&mut transport, &mut sink);
-    assert!(sent_answers(&transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
+    node.transmit();
+    assert!(sent_answers(&node.transport).iter().all(|(_, outcome)| *outcome == Outcome::Done));
 }
 
 /// A device that records the first bytes of a region at each flush.
@@ -151,129 +142,119 @@ impl Persist for Arc<Observer> {
 fn fenced_commit_flushes_earlier_writes_before_writing() {
     let offer = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
     for way in ["whole", "in parts", "fetched"] {
-        let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-        transport.memory = b"late".to_vec();
+        let (mut node, _) = engine_with_peer();
+        node.transport.memory = b"late".to_vec();
         let observer = Arc::new(Observer::default());
         let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
         let region = Region::owned(100, attr).unwrap().with_persistence(Box::new(observer.clone()));
-        let region = engine.target.regions().add(region).unwrap();
+        let region = node.engine.target.regions().add(region).unwrap();
         *observer.region.lock().unwrap() = Arc::downgrade(&region);
         let fenced = write_header(2, KEY, 0, 4, Durable::Everything);
-        let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.frame(LINK, &write_header(1, KEY, 50, 4, Durable::Nothing), b"data");
+        node.frame(LINK, &write_header(1, KEY, 50, 4, Durable::Nothing), b"data");
         match (way, fenced) {
-            ("whole", _) => arrivals.frame(LINK, &fenced, b"late"),
+            ("whole", _) => node.frame(LINK, &fenced, b"late"),
             ("in parts", _) => {
-                arrivals.frame_begun(LINK, &fenced);
-                arrivals.payload_arrived(LINK, b"la");
-                arrivals.payload_arrived(LINK, b"te");
+                node.frame_begun(LINK, &fenced);
+                node.payload_arrived(LINK, b"la");
+                node.payload_arrived(LINK, b"te");
             }
-            (_, Header::Rma(rma)) => arrivals.frame(LINK, &Header::Rma(Rma { kind: offer, ..rma }), REMOTE),
+            (_, Header::Rma(rma)) => node.frame(LINK, &Header::Rma(Rma { kind: offer, ..rma }), REMOTE),
             (_, other) => panic!("a write: {other:?}"),
         }
-        engine.transmit(&mut transport, &mut sink);
+        node.transmit();
         assert_eq!(*observer.seen.lock().unwrap(), [vec![0; 4], b"late".to_vec()], "{way}");
-        assert_eq!(sent_answers(&transport), [1, 2].map(|op| (op, Outcome::Done)));
+        assert_eq!(sent_answers(&node.transport), [1, 2].map(|op| (op, Outcome::Done)));
     }
 }
 
 #[test]
 fn fenced_write_is_dropped_if_earlier_flush_fails() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_broken, device) = add_persistent_region(&engine, 1);
-    let (sound, _device) = add_persistent_region(&engine, 2);
+    let (mut node, _) = engine_with_peer();
+    let (_broken, device) = add_persistent_region(&node.engine, 1);
+    let (sound, _device) = add_persistent_region(&node.engine, 2);
     device.set_broken(true);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &write_header(1, 1, 0, 4, Durable::Nothing), b"data");
-    arrivals.frame(LINK, &write_header(2, 2, 0, 4, Durable::Everything), b"late");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [(1, Outcome::Done), (2, Outcome::NotDurable)]);
+    node.frame(LINK, &write_header(1, 1, 0, 4, Durable::Nothing), b"data");
+    node.pass_with_frame(LINK, &write_header(2, 2, 0, 4, Durable::Everything), b"late");
+    assert_eq!(sent_answers(&node.transport), [(1, Outcome::Done), (2, Outcome::NotDurable)]);
     assert_eq!(read_region(&sound), [0; 100]);
 }
 
 #[test]
 fn fenced_commit_flushes_writes_of_an_earlier_link() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&engine, KEY);
+    let (mut node, _) = engine_with_peer();
+    let (_region, device) = add_persistent_region(&node.engine, KEY);
     let next = LinkId(8);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &write_header(1, KEY, 10, 4, Durable::Nothing), b"data");
-    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(next, LinkEvent::up(address(2), 1));
-    arrivals.frame(next, &write_header(1, KEY, 0, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(1, KEY, 10, 4, Durable::Nothing), b"data");
+    node.link_down(LINK, LinkError::Closed);
+    node.link_up(next, 2, 1);
+    node.frame(next, &write_header(1, KEY, 0, 0, Durable::Everything), b"");
     assert_eq!(device.take_persisted(), [(10, 4)]);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [(1, Outcome::Done)]);
-    assert!(engine.target.unpersisted_len() == 0);
+    node.transmit();
+    assert_eq!(sent_answers(&node.transport), [(1, Outcome::Done)]);
+    assert!(node.engine.target.unpersisted_len() == 0);
 }
 
 #[test]
 fn failed_flush_is_answered_not_durable() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (failed, device) = add_persistent_region(&engine, KEY);
+    let (mut node, _) = engine_with_peer();
+    let (failed, device) = add_persistent_region(&node.engine, KEY);
     device.set_broken(true);
     let with_data = |op, durable| {
         let kind = RmaKind::Write { data: Some(1) };
         Header::Rma(Rma { op, key: KEY, address: 1000, len_bytes: 1, kind, durable })
     };
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &with_data(1, Durable::Written), b"a");
-    arrivals.frame(LINK, &write_header(2, KEY, 0, 1, Durable::Nothing), b"a");
-    arrivals.frame(LINK, &write_header(3, KEY, 5, 0, Durable::Everything), b"");
+    node.frame(LINK, &with_data(1, Durable::Written), b"a");
+    node.frame(LINK, &write_header(2, KEY, 0, 1, Durable::Nothing), b"a");
+    node.frame(LINK, &write_header(3, KEY, 5, 0, Durable::Everything), b"");
     // After a failed flush, the engine never flushes the region again. The system reports lost data
     // only once.
     device.set_broken(false);
-    arrivals.frame(LINK, &write_header(4, KEY, 5, 1, Durable::Written), b"a");
-    arrivals.frame(LINK, &write_header(5, KEY, 5, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(4, KEY, 5, 1, Durable::Written), b"a");
+    node.frame(LINK, &write_header(5, KEY, 5, 0, Durable::Everything), b"");
     assert_eq!(device.take_persisted(), []);
-    engine.target.regions().close(&failed);
-    let (_anew, device) = add_persistent_region(&engine, KEY);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &write_header(6, KEY, 5, 1, Durable::Written), b"a");
+    node.engine.target.regions().close(&failed);
+    let (_anew, device) = add_persistent_region(&node.engine, KEY);
+    node.frame(LINK, &write_header(6, KEY, 5, 1, Durable::Written), b"a");
     assert_eq!(device.take_persisted(), [(5, 1)]);
-    arrivals.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
-    arrivals.frame(LINK, &write_header(8, KEY, 0, 0, Durable::Everything), b"");
-    engine.transmit(&mut transport, &mut sink);
+    node.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
+    node.pass_with_frame(LINK, &write_header(8, KEY, 0, 0, Durable::Everything), b"");
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
-    assert_eq!(sent_outcomes(&transport), [not, done, not, not, not, done, not, done]);
-    assert!(sink.ended.is_empty(), "the target is told of nothing that failed");
+    assert_eq!(sent_outcomes(&node.transport), [not, done, not, not, not, done, not, done]);
+    assert!(node.sink.ended.is_empty(), "the target is told of nothing that failed");
 }
 
 #[test]
 fn closing_a_region_answers_its_unflushed_write_once_as_not_durable() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, _device) = add_persistent_region(&engine, KEY);
-    let (closed, _device) = add_persistent_region(&engine, 2);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &write_header(5, 2, 0, 1, Durable::Nothing), b"a");
-    engine.target.regions().close(&closed);
-    engine.arrivals(&mut sink).frame(LINK, &write_header(6, KEY, 0, 0, Durable::Everything), b"");
-    engine.arrivals(&mut sink).frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
+    let (mut node, _) = engine_with_peer();
+    let (_region, _device) = add_persistent_region(&node.engine, KEY);
+    let (closed, _device) = add_persistent_region(&node.engine, 2);
+    node.frame(LINK, &write_header(5, 2, 0, 1, Durable::Nothing), b"a");
+    node.engine.target.regions().close(&closed);
+    node.frame(LINK, &write_header(6, KEY, 0, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
     // The closed region is freed before the fence. The fence still fails, but only once.
-    let (dropped, _device) = add_persistent_region(&engine, 3);
-    let (_other, _device) = add_persistent_region(&engine, 4);
-    engine.arrivals(&mut sink).frame(LINK, &write_header(8, 3, 0, 1, Durable::Nothing), b"a");
-    engine.target.regions().close(&dropped);
+    let (dropped, _device) = add_persistent_region(&node.engine, 3);
+    let (_other, _device) = add_persistent_region(&node.engine, 4);
+    node.frame(LINK, &write_header(8, 3, 0, 1, Durable::Nothing), b"a");
+    node.engine.target.regions().close(&dropped);
     drop(dropped);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &write_header(9, 4, 0, 1, Durable::Nothing), b"a");
-    arrivals.frame(LINK, &write_header(10, KEY, 0, 0, Durable::Everything), b"");
-    arrivals.frame(LINK, &write_header(11, KEY, 0, 0, Durable::Everything), b"");
-    engine.transmit(&mut transport, &mut sink);
+    node.frame(LINK, &write_header(9, 4, 0, 1, Durable::Nothing), b"a");
+    node.frame(LINK, &write_header(10, KEY, 0, 0, Durable::Everything), b"");
+    node.pass_with_frame(LINK, &write_header(11, KEY, 0, 0, Durable::Everything), b"");
     let [done, not] = [Outcome::Done, Outcome::NotDurable];
-    assert_eq!(sent_outcomes(&transport), [done, not, done, done, done, not, done]);
+    assert_eq!(sent_outcomes(&node.transport), [done, not, done, done, done, not, done]);
 }
 
 #[test]
 fn commit_to_volatile_region_is_refused() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (mut node, _) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
-    let region = engine.target.regions().add(Region::owned(4, attr).unwrap()).unwrap();
+    let region = node.engine.target.regions().add(Region::owned(4, attr).unwrap()).unwrap();
     for (op, durable) in [(1, Durable::Written), (2, Durable::Everything)] {
-        engine.arrivals(&mut sink).frame(LINK, &write_header(op, KEY, 0, 4, durable), b"abcd");
+        node.frame(LINK, &write_header(op, KEY, 0, 4, durable), b"abcd");
     }
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [1, 2].map(|op| (op, Outcome::Refused(Refusal::Volatile))));
+    node.transmit();
+    assert_eq!(sent_answers(&node.transport), [1, 2].map(|op| (op, Outcome::Refused(Refusal::Volatile))));
     let mut content = [1; 4];
     region.read_at(0, &mut content).unwrap();
     assert_eq!(content, [0; 4]);
@@ -287,17 +268,15 @@ fn commit_level_asks_for_durability() {
         (Level::Commit, false, Durable::Written),
         (Level::Commit, true, Durable::Everything),
     ] {
-        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        let request = rma_request(peer, write_local(b"abc"), 1).level(level).fence(fence);
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
-        let Header::Rma(sent) = transport.sent[0].1 else { panic!("a write") };
+        let (mut node, peer) = engine_with_peer();
+        node.post(rma_request(peer, write_local(b"abc"), 1).level(level).fence(fence));
+        let Header::Rma(sent) = node.transport.sent[0].1 else { panic!("a write") };
         assert_eq!(sent.durable, durable);
         let answer = Header::Answer { op: sent.op, outcome: Outcome::NotDurable };
-        engine.arrivals(&mut sink).frame(LINK, &answer, b"");
-        engine.transmit(&mut transport, &mut sink);
-        let failure = sink.take_ended().remove(0).unwrap_err();
+        node.pass_with_frame(LINK, &answer, b"");
+        let failure = node.take_ended().remove(0).unwrap_err();
         if durable == Durable::Nothing {
-            assert_eq!(transport.closed, [(LINK, Close::Abort)], "that was not asked for");
+            assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "that was not asked for");
         } else {
             assert_eq!((&failure.error, failure.error.errno()), (&OperationError::NotDurable, Errno::EIO));
         }

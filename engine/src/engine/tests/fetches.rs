@@ -1,24 +1,17 @@
 //! Tests of the receiver's side of a rendezvous.
 
-use super::ordering::engine_with_config;
 use super::*;
-use crate::limits::{
-    CREDIT_INITIAL_BYTES, FETCH_DELAY_MS, MESSAGE_MAX_BYTES, PULL_PASS_MAX_BYTES, REMOTE_MAX_BYTES,
-    UNEXPECTED_BUDGET_DEFAULT_BYTES,
-};
-use crate::operation::{PeekAction, PeekRequest};
-
-const LINK: LinkId = LinkId(7);
 
 /// Returns an engine that pulls 4 bytes at a time. Its peer on link 7 exposes `memory`.
-fn engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
+fn engine_and_memory(memory: &[u8]) -> Node {
     configured_engine_and_memory(untimed_config(), memory)
 }
 
-fn configured_engine_and_memory(config: Config, memory: &[u8]) -> (Engine, Scripted, Recorder) {
-    let (mut engine, _, transport, sink) = engine_with_config(config);
-    engine.set_pull_step_max_bytes(4);
-    (engine, Scripted { memory: memory.to_vec(), ..transport }, sink)
+fn configured_engine_and_memory(config: Config, memory: &[u8]) -> Node {
+    let (mut node, _) = engine_with_config(config);
+    node.engine.set_pull_step_max_bytes(4);
+    node.transport.memory = memory.to_vec();
+    node
 }
 
 fn offer_header(op: u64, len_bytes: u64) -> Header {
@@ -56,75 +49,55 @@ fn ended_error(sink: &Recorder, at: usize) -> &OperationError {
 
 #[test]
 fn offered_message_is_matched_pulled_and_answered_done() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    let request = ReceiveRequest { tagged: true, ..receive_request(8, 5) };
-    engine.post_receive(request, &mut sink).unwrap();
+    let mut node = engine_and_memory(b"abcd");
+    node.post_receive(ReceiveRequest { tagged: true, ..receive_request(8, 5) });
     let message = Message { tag: Some(3), data: Some(99), ..Message::of_len(4) };
     let header = Header::Request { message, op: 11, remote_bytes: REMOTE.len() as u8 };
-    engine.arrivals(&mut sink).frame(LINK, &header, REMOTE);
-    assert!(engine.cancel(5, &mut sink).is_err(), "a message has matched it");
-    assert!(sink.ended.is_empty() && transport.pulled.is_empty());
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
-    let completion = sink.take_ended().remove(0).unwrap();
+    node.frame(LINK, &header, REMOTE);
+    assert!(node.cancel(5).is_err(), "a message has matched it");
+    assert!(node.sink.ended.is_empty() && node.transport.pulled.is_empty());
+    node.transmit();
+    assert_eq!(node.transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
+    let completion = node.take_ended().remove(0).unwrap();
     assert_eq!((completion.context, completion.data, completion.tag), (5, 99, 3));
     assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcd"[..])));
-    assert_eq!(sent_headers(&transport), [done_header(11)], "said at once, and whatever the level");
-    assert!(!engine.has_unsent() && engine.fetches_len() == 0);
+    assert_eq!(sent_headers(&node.transport), [done_header(11)], "said at once, and whatever the level");
+    assert!(!node.has_unsent() && node.engine.fetches_len() == 0);
 }
 
 #[test]
 fn offer_may_arrive_in_pieces() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame_begun(LINK, &offer_header(11, 4));
-    assert!(arrivals.payload_space(LINK).is_empty());
-    arrivals.payload_arrived(LINK, &REMOTE[..1]);
-    arrivals.payload_arrived(LINK, &REMOTE[1..]);
-    arrivals.frame(LINK, &untagged_header(1), b"x");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
-    assert_eq!(received_bytes(&sink.ended[0]), b"abcd");
-    engine.post_receive(receive_request(4, 2), &mut sink).unwrap();
-    assert_eq!(received_bytes(&sink.ended[1]), b"x", "what follows is a frame of its own");
-}
-
-#[test]
-fn requests_and_messages_are_matched_in_the_order_of_their_arrival() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"fetched");
-    for context in 1..=3 {
-        engine.post_receive(receive_request(9, context), &mut sink).unwrap();
-    }
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &untagged_header(5), b"first");
-    arrivals.frame(LINK, &offer_header(1, 7), REMOTE);
-    arrivals.frame(LINK, &untagged_header(5), b"third");
-    assert_eq!(sink.ended_contexts(), [1, 3]);
-    engine.transmit(&mut transport, &mut sink);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.ended_contexts(), [1, 3, 2]);
-    assert_eq!(received_bytes(&sink.ended[2]), b"fetched");
+    let mut node = engine_and_memory(b"abcd");
+    node.post_receive(receive_request(4, 1));
+    node.frame_begun(LINK, &offer_header(11, 4));
+    assert!(node.arrivals().payload_space(LINK).is_empty());
+    node.payload_arrived(LINK, &REMOTE[..1]);
+    node.payload_arrived(LINK, &REMOTE[1..]);
+    node.pass_with_frame(LINK, &untagged_header(1), b"x");
+    assert_eq!(node.transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
+    assert_eq!(received_bytes(&node.sink.ended[0]), b"abcd");
+    node.post_receive(receive_request(4, 2));
+    assert_eq!(received_bytes(&node.sink.ended[1]), b"x", "what follows is a frame of its own");
 }
 
 #[test]
 fn concurrent_pulls_alternate_by_steps() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-    for context in 1..=2 {
-        engine.post_receive(receive_request(10, context), &mut sink).unwrap();
-    }
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
-    arrivals.frame(LINK, &offer_header(2, 6), REMOTE);
+    let mut node = engine_and_memory(b"0123456789");
+    node.post_receives(10, 1..=2);
+    node.frame(LINK, &offer_header(1, 10), REMOTE);
+    node.frame(LINK, &offer_header(2, 6), REMOTE);
     let mut ended = Vec::new();
     for _ in 0..4 {
-        engine.transmit(&mut transport, &mut sink);
-        ended.push(sink.ended.len());
+        node.transmit();
+        ended.push(node.sink.ended.len());
     }
-    assert_eq!(pulled_ranges(&transport), [(0, 4), (0, 4), (4, 4), (4, 2), (8, 2)]);
-    assert_eq!((ended, sent_headers(&transport)), (vec![0, 1, 2, 2], vec![done_header(2), done_header(1)]));
+    assert_eq!(pulled_ranges(&node.transport), [(0, 4), (0, 4), (4, 4), (4, 2), (8, 2)]);
     assert_eq!(
-        (received_bytes(&sink.ended[0]), received_bytes(&sink.ended[1])),
+        (ended, sent_headers(&node.transport)),
+        (vec![0, 1, 2, 2], vec![done_header(2), done_header(1)])
+    );
+    assert_eq!(
+        (received_bytes(&node.sink.ended[0]), received_bytes(&node.sink.ended[1])),
         (&b"012345"[..], &b"0123456789"[..])
     );
 }
@@ -132,422 +105,362 @@ fn concurrent_pulls_alternate_by_steps() {
 #[test]
 fn one_pass_pulls_a_limited_amount() {
     let step_bytes = PULL_PASS_MAX_BYTES / 2;
-    let (mut engine, mut transport, mut sink) = engine_and_memory(&vec![7; step_bytes]);
-    engine.set_pull_step_max_bytes(step_bytes);
+    let mut node = engine_and_memory(&vec![7; step_bytes]);
+    node.engine.set_pull_step_max_bytes(step_bytes);
     for op in 1..=3 {
-        engine.post_receive(receive_request(step_bytes, op), &mut sink).unwrap();
-        engine.arrivals(&mut sink).frame(LINK, &offer_header(op, step_bytes as u64), REMOTE);
+        node.post_receive(receive_request(step_bytes, op));
+        node.frame(LINK, &offer_header(op, step_bytes as u64), REMOTE);
     }
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.ended_contexts(), [1, 2]);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
+    node.transmit();
+    assert_eq!(node.ended_contexts(), [1, 2]);
+    node.transmit();
+    assert_eq!(node.ended_contexts(), [1, 2, 3]);
 }
 
 #[test]
 fn pull_is_limited_to_the_receive_buffer_and_reports_truncation() {
     for room in [0, 3, 4, 5] {
-        let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-        engine.post_receive(receive_request(room, 1), &mut sink).unwrap();
-        engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 10), REMOTE);
-        engine.transmit(&mut transport, &mut sink);
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(pulled_ranges(&transport).iter().map(|(_, count)| count).sum::<usize>(), room);
-        assert_eq!(ended_error(&sink, 0), &OperationError::Truncated { overflow_bytes: 10 - room as u64 });
-        assert_eq!(received_bytes(&sink.ended[0]), &b"0123456789"[..room]);
-        assert_eq!(sent_headers(&transport), [done_header(9)], "the sender may forget it");
+        let mut node = engine_and_memory(b"0123456789");
+        node.post_receive(receive_request(room, 1));
+        node.pass_with_frame(LINK, &offer_header(9, 10), REMOTE);
+        node.transmit();
+        assert_eq!(pulled_ranges(&node.transport).iter().map(|(_, count)| count).sum::<usize>(), room);
+        assert_eq!(
+            ended_error(&node.sink, 0),
+            &OperationError::Truncated { overflow_bytes: 10 - room as u64 }
+        );
+        assert_eq!(received_bytes(&node.sink.ended[0]), &b"0123456789"[..room]);
+        assert_eq!(sent_headers(&node.transport), [done_header(9)], "the sender may forget it");
     }
 }
 
 #[test]
 fn empty_message_needs_no_pull() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 0), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sent_headers(&transport), transport.pulled.len()), (vec![done_header(9)], 0));
-    engine.post_receive(receive_request(1, 1), &mut sink).unwrap();
-    assert_eq!(sink.ended_contexts(), [1]);
-}
-
-#[test]
-fn unexpected_message_is_pulled_at_once_and_waits_whole() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 10), REMOTE);
-    for _ in 0..3 {
-        engine.transmit(&mut transport, &mut sink);
-    }
-    assert_eq!(sent_headers(&transport), [done_header(9)]);
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
-    assert_eq!(received_bytes(&sink.ended[0]), b"0123456789", "its sender is not needed any more");
+    let mut node = engine_and_memory(b"");
+    node.pass_with_frame(LINK, &offer_header(9, 0), REMOTE);
+    assert_eq!((sent_headers(&node.transport), node.transport.pulled.len()), (vec![done_header(9)], 0));
+    node.post_receive(receive_request(1, 1));
+    assert_eq!(node.ended_contexts(), [1]);
 }
 
 /// As [`engine_and_memory`], but the engine delays the pulls of unmatched offers.
-fn delaying_engine_and_memory(memory: &[u8]) -> (Engine, Scripted, Recorder) {
+fn delaying_engine_and_memory(memory: &[u8]) -> Node {
     configured_engine_and_memory(Config::default(), memory)
 }
 
 /// Makes a pass at this time.
-fn pass_at(engine: &mut Engine, ms: u64, transport: &mut Scripted, sink: &mut Recorder) {
-    if engine.awaits_timeout() {
-        engine.advance_time(Moment::from_ms(ms), sink);
+fn pass_at(node: &mut Node, ms: u64) {
+    if node.awaits_timeout() {
+        node.advance_time(Moment::from_ms(ms));
     }
-    engine.transmit(transport, sink);
+    node.transmit();
 }
 
 #[test]
 fn delayed_message_is_pulled_into_the_buffer_of_its_receive() {
-    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
+    let mut node = delaying_engine_and_memory(b"0123");
+    node.frame(LINK, &offer_header(9, 4), REMOTE);
     for ms in 0..FETCH_DELAY_MS {
-        assert!(engine.awaits_short_timeout());
-        pass_at(&mut engine, ms, &mut transport, &mut sink);
+        assert!(node.engine.awaits_short_timeout());
+        pass_at(&mut node, ms);
     }
-    assert_eq!((transport.pulled.len(), sent_headers(&transport)), (0, vec![]));
-    assert_eq!(engine.next_deadline(), Some(Moment::from_ms(FETCH_DELAY_MS)));
-    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
-    pass_at(&mut engine, FETCH_DELAY_MS - 1, &mut transport, &mut sink);
-    assert_eq!(received_bytes(&sink.ended[0]), b"0123");
-    assert_eq!((pulled_ranges(&transport), sent_headers(&transport)), (vec![(0, 4)], vec![done_header(9)]));
-    assert!(!engine.awaits_timeout() && !engine.has_work_without_arrivals(), "nothing else waits");
+    assert_eq!((node.transport.pulled.len(), sent_headers(&node.transport)), (0, vec![]));
+    assert_eq!(node.next_deadline(), Some(Moment::from_ms(FETCH_DELAY_MS)));
+    node.post_receive(receive_request(4, 1));
+    pass_at(&mut node, FETCH_DELAY_MS - 1);
+    assert_eq!(received_bytes(&node.sink.ended[0]), b"0123");
+    assert_eq!(
+        (pulled_ranges(&node.transport), sent_headers(&node.transport)),
+        (vec![(0, 4)], vec![done_header(9)])
+    );
+    assert!(!node.awaits_timeout() && !node.has_work_without_arrivals(), "nothing else waits");
 }
 
 #[test]
 fn delayed_message_is_pulled_at_last_if_no_receive_matches() {
-    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
+    let mut node = delaying_engine_and_memory(b"0123");
+    node.frame(LINK, &offer_header(9, 4), REMOTE);
     for ms in 0..=FETCH_DELAY_MS {
-        assert_eq!(sent_headers(&transport), [], "before {ms} ms");
-        pass_at(&mut engine, ms, &mut transport, &mut sink);
+        assert_eq!(sent_headers(&node.transport), [], "before {ms} ms");
+        pass_at(&mut node, ms);
     }
-    assert_eq!(sent_headers(&transport), [done_header(9)]);
-    assert!(!engine.awaits_short_timeout());
+    assert_eq!(sent_headers(&node.transport), [done_header(9)]);
+    assert!(!node.engine.awaits_short_timeout());
 }
 
 #[test]
 fn delayed_messages_are_pulled_before_a_thread_sleeps() {
-    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
+    let mut node = delaying_engine_and_memory(b"0123");
     for op in 1..=2 {
-        engine.arrivals(&mut sink).frame(LINK, &offer_header(op, 4), REMOTE);
-        pass_at(&mut engine, 0, &mut transport, &mut sink);
+        node.frame(LINK, &offer_header(op, 4), REMOTE);
+        pass_at(&mut node, 0);
     }
-    engine.end_fetch_delays();
-    assert!(engine.has_work_without_arrivals(), "the thread must make a pass first");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers(&transport), [done_header(1), done_header(2)]);
-    assert!(!engine.awaits_short_timeout() && !engine.has_work_without_arrivals());
+    node.engine.end_fetch_delays();
+    assert!(node.has_work_without_arrivals(), "the thread must make a pass first");
+    node.transmit();
+    assert_eq!(sent_headers(&node.transport), [done_header(1), done_header(2)]);
+    assert!(!node.engine.awaits_short_timeout() && !node.has_work_without_arrivals());
 }
 
 #[test]
 fn delayed_messages_wait_for_room_in_the_budget() {
-    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
-    engine.receive_side.try_reserve_budget(UNEXPECTED_BUDGET_DEFAULT_BYTES as u64 - CREDIT_INITIAL_BYTES - 4);
+    let mut node = delaying_engine_and_memory(b"0123");
+    node.engine
+        .receive_side
+        .try_reserve_budget(UNEXPECTED_BUDGET_DEFAULT_BYTES as u64 - CREDIT_INITIAL_BYTES - 4);
     for op in 1..=2 {
-        engine.arrivals(&mut sink).frame(LINK, &offer_header(op, 4), REMOTE);
+        node.frame(LINK, &offer_header(op, 4), REMOTE);
     }
     for ms in [0, FETCH_DELAY_MS] {
-        pass_at(&mut engine, ms, &mut transport, &mut sink);
+        pass_at(&mut node, ms);
     }
-    assert_eq!(sent_headers(&transport), [done_header(1)]);
-    assert!(!engine.has_work_without_arrivals(), "the other one has no room");
-    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers(&transport), [done_header(1), done_header(2)]);
+    assert_eq!(sent_headers(&node.transport), [done_header(1)]);
+    assert!(!node.has_work_without_arrivals(), "the other one has no room");
+    node.post_receive(receive_request(4, 1));
+    node.transmit();
+    assert_eq!(sent_headers(&node.transport), [done_header(1), done_header(2)]);
 }
 
 #[test]
 fn delayed_message_of_an_ended_link_is_forgotten() {
-    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
-    pass_at(&mut engine, 0, &mut transport, &mut sink);
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
+    let mut node = delaying_engine_and_memory(b"0123");
+    node.frame(LINK, &offer_header(9, 4), REMOTE);
+    pass_at(&mut node, 0);
+    node.link_down(LINK, LinkError::Closed);
     for ms in [1, FETCH_DELAY_MS] {
-        pass_at(&mut engine, ms, &mut transport, &mut sink);
+        pass_at(&mut node, ms);
     }
-    assert!(transport.pulled.is_empty() && !engine.awaits_timeout());
+    assert!(node.transport.pulled.is_empty() && !node.awaits_timeout());
 }
 
 #[test]
 fn peek_claims_a_delayed_message_that_its_receive_then_pulls() {
-    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"0123");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 4), REMOTE);
-    pass_at(&mut engine, 0, &mut transport, &mut sink);
+    let mut node = delaying_engine_and_memory(b"0123");
+    node.frame(LINK, &offer_header(9, 4), REMOTE);
+    pass_at(&mut node, 0);
     let (criteria, then) = (Criteria::any(), PeekAction::Claim);
     let peek = PeekRequest { tagged: false, criteria, context: 5, work: None, then };
-    engine.peek(peek, &mut sink).unwrap();
-    engine.receive_claimed(receive_request(4, 1), 5, &mut sink).unwrap();
-    pass_at(&mut engine, 1, &mut transport, &mut sink);
-    assert_eq!(received_bytes(sink.ended.last().unwrap()), b"0123");
-    assert_eq!(sent_headers(&transport), [done_header(9)]);
+    node.engine.peek(peek, &mut node.sink).unwrap();
+    node.engine.receive_claimed(receive_request(4, 1), 5, &mut node.sink).unwrap();
+    pass_at(&mut node, 1);
+    assert_eq!(received_bytes(node.sink.ended.last().unwrap()), b"0123");
+    assert_eq!(sent_headers(&node.transport), [done_header(9)]);
 }
 
 #[test]
 fn empty_and_requested_messages_are_not_delayed() {
-    let (mut engine, mut transport, mut sink) = delaying_engine_and_memory(b"");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 0), REMOTE);
-    engine.arrivals(&mut sink).frame(LINK, &unpullable_offer(2, 10), &[]);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers(&transport), [done_header(1), clear_header(2, false)]);
+    let mut node = delaying_engine_and_memory(b"");
+    node.frame(LINK, &offer_header(1, 0), REMOTE);
+    node.pass_with_frame(LINK, &unpullable_offer(2, 10), &[]);
+    assert_eq!(sent_headers(&node.transport), [done_header(1), clear_header(2, false)]);
 }
 
 #[test]
 fn receive_takes_over_message_that_is_being_pulled() {
     for (room, steps_before) in [(10, 0), (10, 1), (10, 2), (6, 1), (6, 2), (4, 1), (4, 2), (3, 1), (0, 2)] {
-        let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-        engine.arrivals(&mut sink).frame(LINK, &offer_header(9, 10), REMOTE);
-        for _ in 0..steps_before {
-            engine.transmit(&mut transport, &mut sink);
-        }
-        engine.post_receive(receive_request(room, 1), &mut sink).unwrap();
-        assert!(engine.cancel(1, &mut sink).is_err() && sink.ended.is_empty());
-        for _ in 0..3 {
-            engine.transmit(&mut transport, &mut sink);
-        }
+        let mut node = engine_and_memory(b"0123456789");
+        node.frame(LINK, &offer_header(9, 10), REMOTE);
+        node.transmit_times(steps_before);
+        node.post_receive(receive_request(room, 1));
+        assert!(node.cancel(1).is_err() && node.sink.ended.is_empty());
+        node.transmit_times(3);
         assert_eq!(
-            received_bytes(&sink.ended[0]),
+            received_bytes(&node.sink.ended[0]),
             &b"0123456789"[..room],
             "room for {room}, after {steps_before}"
         );
-        let count_bytes: usize = pulled_ranges(&transport).iter().map(|(_, count)| count).sum();
+        let count_bytes: usize = pulled_ranges(&node.transport).iter().map(|(_, count)| count).sum();
         assert_eq!(count_bytes, room.max(4 * steps_before), "nothing is pulled twice, or in vain");
-        assert_eq!(
-            (sent_headers(&transport), engine.receive_side.unexpected_len()),
-            (vec![done_header(9)], 0)
-        );
+        assert_eq!((sent_headers(&node.transport), node.unexpected_len()), (vec![done_header(9)], 0));
     }
 }
 
 #[test]
 fn after_refused_pull_the_payload_is_requested_and_the_link_never_pulls_again() {
     for refused_after in 0..3 {
-        let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
-        transport.pulls =
+        let mut node = engine_and_memory(b"xxxxxxxxxx");
+        node.transport.pulls =
             VecDeque::from_iter([Pull::Done, Pull::Done, Pull::Refused].into_iter().skip(2 - refused_after));
-        for context in 1..=3 {
-            engine.post_receive(receive_request(10, context), &mut sink).unwrap();
-        }
-        engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
+        node.post_receives(10, 1..=3);
+        node.frame(LINK, &offer_header(1, 10), REMOTE);
         for _ in 0..=refused_after {
-            engine.transmit(&mut transport, &mut sink);
+            node.transmit();
         }
-        engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 10), REMOTE);
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(sent_headers(&transport), [clear_header(1, true), clear_header(2, true)]);
-        assert_eq!((transport.pulled.len(), sink.ended.len()), (refused_after + 1, 0));
+        node.pass_with_frame(LINK, &offer_header(2, 10), REMOTE);
+        assert_eq!(sent_headers(&node.transport), [clear_header(1, true), clear_header(2, true)]);
+        assert_eq!((node.transport.pulled.len(), node.sink.ended.len()), (refused_after + 1, 0));
 
         // The requested payloads arrive whole or in pieces, in any order.
-        let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.frame(LINK, &Header::Data { op: 2, len_bytes: 10 }, b"9876543210");
-        arrivals.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
-        let mut space = arrivals.payload_space(LINK);
-        assert_eq!(space[0].len(), 10, "all of it comes again");
-        space[0][..3].copy_from_slice(b"012");
-        drop(space);
-        arrivals.bytes_placed(LINK, 3);
-        arrivals.payload_arrived(LINK, b"3456789");
-        arrivals.frame(LINK, &untagged_header(5), b"eager");
-        engine.transmit(&mut transport, &mut sink);
-        let payloads: Vec<&[u8]> = sink.ended.iter().map(received_bytes).collect();
+        node.frame(LINK, &Header::Data { op: 2, len_bytes: 10 }, b"9876543210");
+        node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
+        assert_eq!(node.arrivals().payload_space(LINK)[0].len(), 10, "all of it comes again");
+        node.arrivals().payload_space(LINK)[0][..3].copy_from_slice(b"012");
+        node.arrivals().bytes_placed(LINK, 3);
+        node.payload_arrived(LINK, b"3456789");
+        node.pass_with_frame(LINK, &untagged_header(5), b"eager");
+        let payloads: Vec<&[u8]> = node.sink.ended.iter().map(received_bytes).collect();
         assert_eq!(payloads, [&b"9876543210"[..], b"0123456789", b"eager"]);
-        assert_eq!((transport.sent.len(), engine.fetches_len()), (2, 0), "no answer is awaited");
+        assert_eq!((node.transport.sent.len(), node.engine.fetches_len()), (2, 0), "no answer is awaited");
     }
 }
 
 #[test]
 fn refused_pull_on_one_link_does_not_affect_another() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 3));
-    transport.pulls = [Pull::Refused].into();
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 4), REMOTE);
-    engine.arrivals(&mut sink).frame(LinkId(8), &offer_header(1, 4), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
+    let mut node = engine_and_memory(b"abcd");
+    node.link_up(LinkId(8), 3, 3);
+    node.transport.pulls = [Pull::Refused].into();
+    node.frame(LINK, &offer_header(1, 4), REMOTE);
+    node.pass_with_frame(LinkId(8), &offer_header(1, 4), REMOTE);
     let answers = [(LINK, clear_header(1, true), Vec::new()), (LinkId(8), done_header(1), Vec::new())];
-    assert_eq!(transport.sent, answers, "the same number on two links is two operations");
+    assert_eq!(node.transport.sent, answers, "the same number on two links is two operations");
 }
 
 #[test]
 fn declined_pull_does_not_affect_later_offers() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    transport.pulls = [Pull::Declined].into();
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 4), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 4), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers(&transport), [clear_header(1, false), done_header(2)]);
+    let mut node = engine_and_memory(b"abcd");
+    node.transport.pulls = [Pull::Declined].into();
+    node.pass_with_frame(LINK, &offer_header(1, 4), REMOTE);
+    node.pass_with_frame(LINK, &offer_header(2, 4), REMOTE);
+    assert_eq!(sent_headers(&node.transport), [clear_header(1, false), done_header(2)]);
 }
 
 #[test]
 fn offer_without_remote_is_requested_and_pulled_offer_is_answered_done() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    engine.post_receive(receive_request(6, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &unpullable_offer(1, 6), b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sent_headers(&transport), transport.pulled.len()), (vec![clear_header(1, false)], 0));
-    engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"012345");
-    assert_eq!(received_bytes(&sink.ended[0]), b"012345");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 4), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers(&transport)[1..], [done_header(1), done_header(2)]);
-    assert_eq!(transport.pulled.len(), 1, "that says nothing of whether this side can pull");
+    let mut node = engine_and_memory(b"abcd");
+    node.post_receive(receive_request(6, 1));
+    node.pass_with_frame(LINK, &unpullable_offer(1, 6), b"");
+    assert_eq!(
+        (sent_headers(&node.transport), node.transport.pulled.len()),
+        (vec![clear_header(1, false)], 0)
+    );
+    node.frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"012345");
+    assert_eq!(received_bytes(&node.sink.ended[0]), b"012345");
+    node.pass_with_frame(LINK, &offer_header(2, 4), REMOTE);
+    assert_eq!(sent_headers(&node.transport)[1..], [done_header(1), done_header(2)]);
+    assert_eq!(node.transport.pulled.len(), 1, "that says nothing of whether this side can pull");
 }
 
 #[test]
 fn receive_takes_over_requested_message_at_any_moment() {
     for (arrived_before, room) in [(0, 10), (0, 3), (4, 10), (4, 6), (4, 3), (4, 0)] {
-        let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
-        transport.pulls = [Pull::Done, Pull::Refused].into();
-        engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
-        engine.transmit(&mut transport, &mut sink);
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(sent_headers(&transport), [clear_header(1, true)]);
+        let mut node = engine_and_memory(b"xxxxxxxxxx");
+        node.transport.pulls = [Pull::Done, Pull::Refused].into();
+        node.pass_with_frame(LINK, &offer_header(1, 10), REMOTE);
+        node.transmit();
+        assert_eq!(sent_headers(&node.transport), [clear_header(1, true)]);
         let payload = b"0123456789";
         if arrived_before > 0 {
-            engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
-            engine.arrivals(&mut sink).payload_arrived(LINK, &payload[..arrived_before]);
+            node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
+            node.payload_arrived(LINK, &payload[..arrived_before]);
         }
-        engine.post_receive(receive_request(room, 1), &mut sink).unwrap();
-        assert!(sink.ended.is_empty());
+        node.post_receive(receive_request(room, 1));
+        assert!(node.sink.ended.is_empty());
         if arrived_before == 0 {
-            engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
+            node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
         }
-        engine.arrivals(&mut sink).payload_arrived(LINK, &payload[arrived_before..]);
-        assert_eq!(received_bytes(&sink.ended[0]), &payload[..room]);
-        assert_eq!(sink.ended[0].is_ok(), room == 10);
+        node.payload_arrived(LINK, &payload[arrived_before..]);
+        assert_eq!(received_bytes(&node.sink.ended[0]), &payload[..room]);
+        assert_eq!(node.sink.ended[0].is_ok(), room == 10);
     }
-}
-
-#[test]
-fn unexpected_offer_whose_pull_is_refused_is_requested_and_waits_whole() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"xxxxxxxxxx");
-    transport.pulls = [Pull::Done, Pull::Refused].into();
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
-    engine.transmit(&mut transport, &mut sink);
-    engine.arrivals(&mut sink).frame(LINK, &Header::Data { op: 1, len_bytes: 10 }, b"0123456789");
-    engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
-    assert_eq!(
-        received_bytes(&sink.ended[0]),
-        b"0123456789",
-        "what was pulled before the refusal is forgotten"
-    );
 }
 
 #[test]
 fn faulting_pull_fails_receive_and_informs_sender() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-    transport.pulls = [Pull::Done, Pull::Fault].into();
-    engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(ended_error(&sink, 0), &OperationError::Fault);
-    assert_eq!(received_bytes(&sink.ended[0]), b"0123");
-    assert_eq!(sent_headers(&transport), [Header::Done { op: 1, fault: true }]);
+    let mut node = engine_and_memory(b"0123456789");
+    node.transport.pulls = [Pull::Done, Pull::Fault].into();
+    node.post_receive(receive_request(10, 1));
+    node.pass_with_frame(LINK, &offer_header(1, 10), REMOTE);
+    node.transmit();
+    assert_eq!(ended_error(&node.sink, 0), &OperationError::Fault);
+    assert_eq!(received_bytes(&node.sink.ended[0]), b"0123");
+    assert_eq!(sent_headers(&node.transport), [Header::Done { op: 1, fault: true }]);
 
     // No receive has matched this message. So no receive fails, and the message is dropped.
-    transport.pulls = [Pull::Fault].into();
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 4), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers(&transport)[1..], [Header::Done { op: 2, fault: true }]);
-    engine.post_receive(receive_request(10, 2), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &untagged_header(4), b"next");
-    assert_eq!(received_bytes(&sink.ended[1]), b"next");
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty() && engine.receive_side.unexpected_len() == 0);
+    node.transport.pulls = [Pull::Fault].into();
+    node.pass_with_frame(LINK, &offer_header(2, 4), REMOTE);
+    assert_eq!(sent_headers(&node.transport)[1..], [Header::Done { op: 2, fault: true }]);
+    node.post_receive(receive_request(10, 2));
+    node.frame(LINK, &untagged_header(4), b"next");
+    assert_eq!(received_bytes(&node.sink.ended[1]), b"next");
+    node.transmit();
+    assert!(node.transport.closed.is_empty() && node.unexpected_len() == 0);
 }
 
 #[test]
 fn pull_from_gone_sender_is_not_retried_and_link_end_fails_its_receives() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-    transport.pulls = [Pull::Gone, Pull::Gone].into();
-    engine.post_receive(receive_request(10, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, 10), REMOTE);
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(2, 10), REMOTE);
-    for _ in 0..3 {
-        engine.transmit(&mut transport, &mut sink);
-    }
-    assert_eq!((transport.pulled.len(), transport.sent.len(), sink.ended.len()), (2, 0, 0));
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
-    assert_eq!(ended_error(&sink, 0).errno(), Errno::ECONNRESET);
-    assert_eq!(
-        (engine.outstanding_receives(), engine.receive_side.unexpected_len(), engine.fetches_len()),
-        (0, 0, 0)
-    );
+    let mut node = engine_and_memory(b"0123456789");
+    node.transport.pulls = [Pull::Gone, Pull::Gone].into();
+    node.post_receive(receive_request(10, 1));
+    node.frame(LINK, &offer_header(1, 10), REMOTE);
+    node.frame(LINK, &offer_header(2, 10), REMOTE);
+    node.transmit_times(3);
+    assert_eq!((node.transport.pulled.len(), node.transport.sent.len(), node.sink.ended.len()), (2, 0, 0));
+    node.link_down(LINK, RESET);
+    assert_eq!(ended_error(&node.sink, 0).errno(), Errno::ECONNRESET);
+    assert_eq!((node.outstanding_receives(), node.unexpected_len(), node.engine.fetches_len()), (0, 0, 0));
 }
 
 #[test]
 fn link_down_fails_fetching_receives_and_drops_unmatched_offers() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-    for context in 1..=4 {
-        engine.post_receive(receive_request(10, context), &mut sink).unwrap();
-    }
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
-    arrivals.frame(LINK, &unpullable_offer(2, 10), b"");
-    arrivals.frame(LINK, &unpullable_offer(3, 10), b"");
-    engine.transmit(&mut transport, &mut sink);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &offer_header(4, 10), REMOTE);
-    arrivals.frame(LINK, &offer_header(5, 10), REMOTE);
-    arrivals.frame_begun(LINK, &Header::Data { op: 3, len_bytes: 10 });
-    arrivals.payload_arrived(LINK, b"01");
-    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    assert_eq!(sink.ended_contexts(), [1, 2, 3, 4]);
-    assert!((0..4).all(|at| ended_error(&sink, at).errno() == Errno::ESHUTDOWN));
-    let placed: Vec<&[u8]> = sink.ended.iter().map(received_bytes).collect();
+    let mut node = engine_and_memory(b"0123456789");
+    node.post_receives(10, 1..=4);
+    node.frame(LINK, &offer_header(1, 10), REMOTE);
+    node.frame(LINK, &unpullable_offer(2, 10), b"");
+    node.pass_with_frame(LINK, &unpullable_offer(3, 10), b"");
+    node.frame(LINK, &offer_header(4, 10), REMOTE);
+    node.frame(LINK, &offer_header(5, 10), REMOTE);
+    node.frame_begun(LINK, &Header::Data { op: 3, len_bytes: 10 });
+    node.payload_arrived(LINK, b"01");
+    node.link_down(LINK, LinkError::Closed);
+    assert_eq!(node.ended_contexts(), [1, 2, 3, 4]);
+    assert!((0..4).all(|at| ended_error(&node.sink, at).errno() == Errno::ESHUTDOWN));
+    let placed: Vec<&[u8]> = node.sink.ended.iter().map(received_bytes).collect();
     assert_eq!(placed, [&b"0123"[..], b"", b"01", b""]);
-    let pulled_before = transport.pulled.len();
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((transport.pulled.len(), engine.has_unsent()), (pulled_before, false));
-    assert!(
-        engine.fetches_len() == 0
-            && engine.receive_side.unexpected_len() == 0
-            && engine.outstanding_receives() == 0
-    );
+    let pulled_before = node.transport.pulled.len();
+    node.transmit();
+    assert_eq!((node.transport.pulled.len(), node.has_unsent()), (pulled_before, false));
+    assert!(node.engine.fetches_len() == 0 && node.unexpected_len() == 0 && node.outstanding_receives() == 0);
 }
 
 #[test]
 fn partial_request_is_dropped_with_its_link() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
-    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame_begun(LINK, &offer_header(1, 4));
-    arrivals.payload_arrived(LINK, &REMOTE[1..]);
-    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LINK, LinkEvent::up(address(3), 1));
-    arrivals.payload_arrived(LINK, b"late");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((engine.outstanding_receives(), sink.ended.len(), transport.sent.len()), (1, 0, 0));
+    let mut node = engine_and_memory(b"");
+    node.post_receive(receive_request(4, 1));
+    node.frame_begun(LINK, &offer_header(1, 4));
+    node.payload_arrived(LINK, &REMOTE[1..]);
+    node.link_down(LINK, LinkError::Closed);
+    node.link_up(LINK, 3, 1);
+    node.payload_arrived(LINK, b"late");
+    node.transmit();
+    assert_eq!((node.outstanding_receives(), node.sink.ended.len(), node.transport.sent.len()), (1, 0, 0));
 }
 
 #[test]
 fn answers_wait_in_order_on_full_link_or_mid_frame() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"abcd");
-    let peer = engine.intern_peer(address(2));
-    transport.answers = [Sent::Partial(1)].into();
-    engine.post_request(send_request(peer, b"a long message", 1), &mut transport, &mut sink).unwrap();
-    transport.answers = [Sent::Full].into();
+    let mut node = engine_and_memory(b"abcd");
+    let peer = node.engine.intern_peer(address(2));
+    node.transport.answers = [Sent::Partial(1)].into();
+    node.post(send_request(peer, b"a long message", 1));
+    node.transport.answers = [Sent::Full].into();
     let asking = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) });
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &offer_header(1, 4), REMOTE);
-    arrivals.frame(LINK, &unpullable_offer(2, 4), b"");
-    arrivals.frame(LINK, &asking, b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.len(), 1, "the link is in the middle of a message");
+    node.frame(LINK, &offer_header(1, 4), REMOTE);
+    node.frame(LINK, &unpullable_offer(2, 4), b"");
+    node.pass_with_frame(LINK, &asking, b"");
+    assert_eq!(node.transport.sent.len(), 1, "the link is in the middle of a message");
     // The link takes the rest of the first message and two replies. It has no room for the third
     // reply, so the second message waits too.
-    engine.post_request(send_request(peer, b"another message", 2), &mut transport, &mut sink).unwrap();
+    node.post(send_request(peer, b"another message", 2));
     let whole = Sent::Whole;
-    transport.answers = [whole, whole, whole, Sent::Full].into();
-    engine.transmit(&mut transport, &mut sink);
+    node.transport.answers = [whole, whole, whole, Sent::Full].into();
+    node.transmit();
     let ack = Header::Ack { received: 1 };
-    assert_eq!(sent_headers(&transport)[1..], [ack, done_header(1)]);
-    assert!(engine.has_unsent());
-    transport.answers = [whole, Sent::Partial(1)].into();
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers(&transport)[3..], [clear_header(2, false), untagged_header(15)]);
-    engine.transmit(&mut transport, &mut sink);
-    assert!(!engine.has_unsent());
+    assert_eq!(sent_headers(&node.transport)[1..], [ack, done_header(1)]);
+    assert!(node.has_unsent());
+    node.transport.answers = [whole, Sent::Partial(1)].into();
+    node.transmit();
+    assert_eq!(sent_headers(&node.transport)[3..], [clear_header(2, false), untagged_header(15)]);
+    node.transmit();
+    assert!(!node.has_unsent());
 }
 
 #[test]
@@ -570,28 +483,25 @@ fn invalid_offer_or_data_ends_the_link() {
     ];
     for (what, frames) in cases {
         for in_pieces in [false, true] {
-            let (mut engine, mut transport, mut sink) = engine_and_memory(b"0123456789");
-            let mut arrivals = engine.arrivals(&mut sink);
-            arrivals.link_event(LinkId(8), LinkEvent::up(address(3), 3));
-            arrivals.frame(LINK, &offer_header(1, 10), REMOTE);
-            arrivals.frame(LINK, &unpullable_offer(2, 10), b"");
-            arrivals.frame(LinkId(8), &unpullable_offer(3, 10), b"");
-            engine.transmit(&mut transport, &mut sink);
+            let mut node = engine_and_memory(b"0123456789");
+            node.link_up(LinkId(8), 3, 3);
+            node.frame(LINK, &offer_header(1, 10), REMOTE);
+            node.frame(LINK, &unpullable_offer(2, 10), b"");
+            node.pass_with_frame(LinkId(8), &unpullable_offer(3, 10), b"");
             for (header, payload) in &frames {
-                let mut arrivals = engine.arrivals(&mut sink);
                 if in_pieces && payload.len() <= REMOTE_MAX_BYTES {
-                    arrivals.frame_begun(LINK, header);
+                    node.frame_begun(LINK, header);
                     for byte in payload.chunks(1) {
-                        arrivals.payload_arrived(LINK, byte);
+                        node.payload_arrived(LINK, byte);
                     }
                 } else {
-                    arrivals.frame(LINK, header, payload);
+                    node.frame(LINK, header, payload);
                 }
             }
-            engine.transmit(&mut transport, &mut sink);
-            assert_eq!(transport.closed, [(LINK, Close::Abort)], "{what}");
+            node.transmit();
+            assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "{what}");
             assert_eq!(
-                (engine.fetches_len(), engine.receive_side.unexpected_len()),
+                (node.engine.fetches_len(), node.unexpected_len()),
                 if what == "sends twice" { (1, 2) } else { (1, 1) },
                 "{what}"
             );
@@ -601,14 +511,13 @@ fn invalid_offer_or_data_ends_the_link() {
 
 #[test]
 fn claimed_length_beyond_budget_allocates_nothing() {
-    let (mut engine, mut transport, mut sink) = engine_and_memory(b"");
-    engine.arrivals(&mut sink).frame(LINK, &offer_header(1, MESSAGE_MAX_BYTES), REMOTE);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(pulled_ranges(&transport), []);
-    assert!(transport.sent.is_empty());
-    assert_eq!((engine.receive_side.unexpected_len(), engine.receive_side.has_spilled_payload()), (1, false));
+    let mut node = engine_and_memory(b"");
+    node.pass_with_frame(LINK, &offer_header(1, MESSAGE_MAX_BYTES), REMOTE);
+    assert_eq!(pulled_ranges(&node.transport), []);
+    assert!(node.transport.sent.is_empty());
+    assert_eq!((node.unexpected_len(), node.engine.receive_side.has_spilled_payload()), (1, false));
     // The receiver has not requested this payload.
-    engine.arrivals(&mut sink).frame_begun(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+    node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
+    node.transmit();
+    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 }

@@ -1,17 +1,9 @@
 //! Tests of flushes, from both sides, with a device that records what is made durable.
 
 use super::durability::{Device, add_persistent_region, write_header};
-use super::rma::{KEY, read_local, rma_request, sent_answers, write_local};
 use super::*;
-use crate::error::OperationError;
-use crate::flags::CompletionFlags;
-use crate::operation::FlushKind;
-use crate::region::{Region, RegionAttr};
-use crate::wire::{Durable, Outcome, Refusal, Rma, RmaKind};
 
 mod parts;
-
-const LINK: LinkId = LinkId(7);
 
 pub(super) fn flush_request(to: PeerId, kind: FlushKind, len_bytes: u64, context: u64) -> AddressedRequest {
     let memory = RemoteMemory { key: KEY, address: 3 };
@@ -38,45 +30,43 @@ fn add_volatile_region(engine: &Engine, key: u64, access: MrAccess) -> Arc<Regio
 
 #[test]
 fn persistent_flush_makes_its_range_durable_and_nothing_else() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&engine, KEY);
-    let (_other, other_device) = add_persistent_region(&engine, KEY + 1);
-    let mut arrivals = engine.arrivals(&mut sink);
+    let (mut node, _) = engine_with_peer();
+    let (_region, device) = add_persistent_region(&node.engine, KEY);
+    let (_other, other_device) = add_persistent_region(&node.engine, KEY + 1);
     for (op, key) in [(1, KEY), (2, KEY + 1)] {
-        arrivals.frame(LINK, &write_header(op, key, 0, 4, Durable::Nothing), b"abcd");
+        node.frame(LINK, &write_header(op, key, 0, 4, Durable::Nothing), b"abcd");
     }
     // The peer has not written to this range through this endpoint.
-    arrivals.frame(LINK, &flush_header(3, KEY, 20, 70, Durable::Written), b"");
+    node.frame(LINK, &flush_header(3, KEY, 20, 70, Durable::Written), b"");
     assert_eq!((device.take_persisted(), other_device.take_persisted()), (vec![(20, 70)], vec![]));
-    arrivals.frame_begun(LINK, &flush_header(4, KEY, 100, 0, Durable::Written));
-    arrivals.frame(LINK, &flush_header(4, KEY, 100, 0, Durable::Written), b"");
+    node.frame_begun(LINK, &flush_header(4, KEY, 100, 0, Durable::Written));
+    node.frame(LINK, &flush_header(4, KEY, 100, 0, Durable::Written), b"");
     assert_eq!(device.take_persisted(), [], "a range of no bytes");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
-    assert_eq!(sink.counted, [(CounterEvents::REMOTE_WRITE, true); 2], "a flush is no access to count");
+    node.transmit();
+    assert_eq!(sent_answers(&node.transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
+    assert_eq!(node.sink.counted, [(CounterEvents::REMOTE_WRITE, true); 2], "a flush is no access to count");
 }
 
 #[test]
 fn visibility_flush_makes_nothing_durable() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&engine, KEY);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
-    arrivals.frame(LINK, &flush_header(2, KEY, 0, 100, Durable::Nothing), b"");
+    let (mut node, _) = engine_with_peer();
+    let (_region, device) = add_persistent_region(&node.engine, KEY);
+    node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
+    node.frame(LINK, &flush_header(2, KEY, 0, 100, Durable::Nothing), b"");
     assert_eq!(device.take_persisted(), []);
     // The write is still one that a fenced commit has to make durable.
-    arrivals.frame(LINK, &write_header(3, KEY, 9, 0, Durable::Everything), b"");
+    node.frame(LINK, &write_header(3, KEY, 9, 0, Durable::Everything), b"");
     assert_eq!(device.take_persisted(), [(0, 4)]);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [1, 2, 3].map(|op| (op, Outcome::Done)));
+    node.transmit();
+    assert_eq!(sent_answers(&node.transport), [1, 2, 3].map(|op| (op, Outcome::Done)));
 }
 
 #[test]
 fn flush_of_wrong_region_or_range_is_refused_and_link_stays_up() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_persistent, device) = add_persistent_region(&engine, KEY);
-    let _volatile = add_volatile_region(&engine, 1, MrAccess::all());
-    let _readable = add_volatile_region(&engine, 2, MrAccess::REMOTE_READ);
+    let (mut node, _) = engine_with_peer();
+    let (_persistent, device) = add_persistent_region(&node.engine, KEY);
+    let _volatile = add_volatile_region(&node.engine, 1, MrAccess::all());
+    let _readable = add_volatile_region(&node.engine, 2, MrAccess::REMOTE_READ);
     let (visible, durable) = (Durable::Nothing, Durable::Written);
     let cases = [
         (flush_header(1, KEY, 0, 101, visible), Outcome::Refused(Refusal::Range)),
@@ -92,60 +82,59 @@ fn flush_of_wrong_region_or_range_is_refused_and_link_stays_up() {
         (flush_header(10, 1, 0, 100, visible), Outcome::Done),
     ];
     for (header, _) in &cases {
-        engine.arrivals(&mut sink).frame(LINK, header, b"");
+        node.frame(LINK, header, b"");
     }
-    engine.transmit(&mut transport, &mut sink);
+    node.transmit();
     let expected: Vec<_> = (1..).zip(cases.map(|(_, outcome)| outcome)).collect();
-    assert_eq!(sent_answers(&transport), expected);
-    assert!(device.take_persisted().is_empty() && engine.condemned.is_empty());
+    assert_eq!(sent_answers(&node.transport), expected);
+    assert!(device.take_persisted().is_empty() && node.engine.condemned.is_empty());
 }
 
 #[test]
 fn flush_fails_if_the_device_does() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let (_region, device): (_, Arc<Device>) = add_persistent_region(&engine, KEY);
+    let (mut node, _) = engine_with_peer();
+    let (_region, device): (_, Arc<Device>) = add_persistent_region(&node.engine, KEY);
     device.set_broken(true);
-    engine.arrivals(&mut sink).frame(LINK, &flush_header(1, KEY, 0, 8, Durable::Written), b"");
+    node.frame(LINK, &flush_header(1, KEY, 0, 8, Durable::Written), b"");
     // Visibility does not need the device.
-    engine.arrivals(&mut sink).frame(LINK, &flush_header(2, KEY, 0, 8, Durable::Nothing), b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_answers(&transport), [(1, Outcome::NotDurable), (2, Outcome::Done)]);
+    node.pass_with_frame(LINK, &flush_header(2, KEY, 0, 8, Durable::Nothing), b"");
+    assert_eq!(sent_answers(&node.transport), [(1, Outcome::NotDurable), (2, Outcome::Done)]);
 }
 
 #[test]
 fn flush_ends_with_its_answer() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     for (kind, durable) in
         [(FlushKind::Visibility, Durable::Nothing), (FlushKind::Persistent, Durable::Written)]
     {
-        engine.post_request(flush_request(peer, kind, 1 << 33, 5), &mut transport, &mut sink).unwrap();
-        let op = last_flush_op(&transport, 1 << 33, durable);
-        assert!(sink.ended.is_empty() && engine.outstanding_transmits() == 1);
-        engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-        let completion = sink.take_ended().remove(0).unwrap();
+        node.post(flush_request(peer, kind, 1 << 33, 5));
+        let op = last_flush_op(&node.transport, 1 << 33, durable);
+        assert!(node.sink.ended.is_empty() && node.outstanding_transmits() == 1);
+        node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+        let completion = node.take_ended().remove(0).unwrap();
         assert_eq!(completion, EndedOperation::of_flush(5, 1 << 33));
         assert_eq!(completion.flags, CompletionFlags::OF_FLUSH);
-        assert_eq!(std::mem::take(&mut sink.counted), [(CounterEvents::WRITE, true)]);
+        assert_eq!(std::mem::take(&mut node.sink.counted), [(CounterEvents::WRITE, true)]);
 
         // A flush that is not signalled reports only its failure.
         let unsignalled = || flush_request(peer, kind, 8, 6).signalled(Signalled::No);
-        engine.post_request(unsignalled(), &mut transport, &mut sink).unwrap();
-        let op = last_flush_op(&transport, 8, durable);
-        engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-        assert!(sink.ended.is_empty() && engine.outstanding_transmits() == 0);
-        engine.post_request(unsignalled(), &mut transport, &mut sink).unwrap();
-        let op = last_flush_op(&transport, 8, durable);
+        node.post(unsignalled());
+        let op = last_flush_op(&node.transport, 8, durable);
+        node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+        assert!(node.sink.ended.is_empty() && node.outstanding_transmits() == 0);
+        node.post(unsignalled());
+        let op = last_flush_op(&node.transport, 8, durable);
         let outcome = Outcome::Refused(Refusal::Access);
-        engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome }, b"");
-        let failure = sink.take_ended().remove(0).unwrap_err();
+        node.frame(LINK, &Header::Answer { op, outcome }, b"");
+        let failure = node.take_ended().remove(0).unwrap_err();
         assert_eq!(failure.error, OperationError::Refused(Refusal::Access));
         assert_eq!((failure.completion, failure.target), (EndedOperation::of_flush(6, 0), Some(peer)));
         assert_eq!(
-            std::mem::take(&mut sink.counted),
+            std::mem::take(&mut node.sink.counted),
             [(CounterEvents::WRITE, true), (CounterEvents::WRITE, false)]
         );
     }
-    assert!(engine.condemned.is_empty());
+    assert!(node.engine.condemned.is_empty());
 }
 
 #[test]
@@ -155,82 +144,50 @@ fn answer_that_no_flush_can_get_ends_the_link() {
         (FlushKind::Visibility, Outcome::Fault),
         (FlushKind::Persistent, Outcome::Fault),
     ] {
-        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        engine.post_request(flush_request(peer, kind, 8, 5), &mut transport, &mut sink).unwrap();
-        let Header::Rma(Rma { op, .. }) = transport.sent[0].1 else { panic!("an access was sent") };
-        engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome }, b"");
-        assert!(!engine.condemned.is_empty(), "{kind:?} {outcome:?}");
+        let (mut node, peer) = engine_with_peer();
+        node.post(flush_request(peer, kind, 8, 5));
+        let Header::Rma(Rma { op, .. }) = node.transport.sent[0].1 else { panic!("an access was sent") };
+        node.frame(LINK, &Header::Answer { op, outcome }, b"");
+        assert!(!node.engine.condemned.is_empty(), "{kind:?} {outcome:?}");
     }
-}
-
-#[test]
-fn flush_fails_with_its_link() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_request(flush_request(peer, FlushKind::Visibility, 8, 5), &mut transport, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    engine.transmit(&mut transport, &mut sink);
-    let failure = sink.take_ended().remove(0).unwrap_err();
-    assert_eq!(failure.error, OperationError::Link(LinkError::Closed));
-    assert_eq!((sink.take_ended(), engine.outstanding_transmits()), (vec![], 0));
 }
 
 #[test]
 fn flush_waits_for_writes_on_the_link_to_a_former_instance() {
     for is_answered in [true, false] {
         for kind in [FlushKind::Visibility, FlushKind::Persistent] {
-            let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-            engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
-            let Header::Rma(Rma { op, .. }) = transport.sent[0].1 else { panic!("an access was sent") };
-            engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
-            engine.post_request(flush_request(peer, kind, 8, 2), &mut transport, &mut sink).unwrap();
-            engine.transmit(&mut transport, &mut sink);
-            assert_eq!((transport.sent.len(), sink.ended.len()), (1, 0));
+            let (mut node, peer) = engine_with_peer();
+            node.post(rma_request(peer, write_local(b"w"), 1));
+            let Header::Rma(Rma { op, .. }) = node.transport.sent[0].1 else { panic!("an access was sent") };
+            node.link_up(LinkId(8), 2, 2);
+            node.post(flush_request(peer, kind, 8, 2));
+            node.transmit();
+            assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (1, 0));
             if is_answered {
-                engine.arrivals(&mut sink).frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+                node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
             } else {
-                engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+                node.link_down(LINK, RESET);
             }
-            assert_eq!(sink.ended_contexts(), [1]);
-            engine.transmit(&mut transport, &mut sink);
-            let Some((LinkId(8), Header::Rma(flush), _)) = transport.sent.last() else { panic!("a flush") };
-            assert_eq!((transport.sent.len(), flush.kind), (2, RmaKind::Flush));
+            assert_eq!(node.ended_contexts(), [1]);
+            node.transmit();
+            let Some((LinkId(8), Header::Rma(flush), _)) = node.transport.sent.last() else {
+                panic!("a flush")
+            };
+            assert_eq!((node.transport.sent.len(), flush.kind), (2, RmaKind::Flush));
         }
     }
 }
 
 #[test]
-fn flush_that_finds_the_link_full_keeps_its_place() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    transport.answers = [Sent::Full, Sent::Full].into();
-    engine.post_request(rma_request(peer, write_local(b"first"), 1), &mut transport, &mut sink).unwrap();
-    engine.post_request(flush_request(peer, FlushKind::Visibility, 5, 2), &mut transport, &mut sink).unwrap();
-    engine.post_request(rma_request(peer, write_local(b"last"), 3), &mut transport, &mut sink).unwrap();
-    transport.answers.clear();
-    engine.transmit(&mut transport, &mut sink);
-    let kinds: Vec<_> = transport
-        .sent
-        .iter()
-        .filter_map(|(_, header, payload)| match header {
-            Header::Rma(rma) => Some((rma.kind, payload.len())),
-            _ => None,
-        })
-        .collect();
-    let write = RmaKind::Write { data: None };
-    assert_eq!(kinds, [(write, 5), (RmaKind::Flush, 0), (write, 4)]);
-}
-
-#[test]
 fn fenced_flush_waits_for_earlier_reads() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.post_request(rma_request(peer, read_local(5), 1), &mut transport, &mut sink).unwrap();
-    let Header::Rma(Rma { op, .. }) = transport.sent[0].1 else { panic!("an access was sent") };
-    let fenced = flush_request(peer, FlushKind::Visibility, 5, 2).fence(true);
-    engine.post_request(fenced, &mut transport, &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.len(), 1);
+    let (mut node, peer) = engine_with_peer();
+    node.post(rma_request(peer, read_local(5), 1));
+    let Header::Rma(Rma { op, .. }) = node.transport.sent[0].1 else { panic!("an access was sent") };
+    node.post(flush_request(peer, FlushKind::Visibility, 5, 2).fence(true));
+    node.transmit();
+    assert_eq!(node.transport.sent.len(), 1);
     let refused = Header::Answer { op, outcome: Outcome::Refused(Refusal::Key) };
-    engine.arrivals(&mut sink).frame(LINK, &refused, b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.len(), 2);
-    last_flush_op(&transport, 5, Durable::Nothing);
+    node.pass_with_frame(LINK, &refused, b"");
+    assert_eq!(node.transport.sent.len(), 2);
+    last_flush_op(&node.transport, 5, Durable::Nothing);
 }

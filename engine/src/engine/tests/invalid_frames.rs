@@ -2,30 +2,26 @@
 //! link.
 
 use super::*;
-use crate::wire::{Outcome, Refusal};
 
-const LINK: LinkId = LinkId(7);
 const OTHER: LinkId = LinkId(8);
 
 /// Returns an engine with an operation in every state on link 7. The engine has sent three
 /// messages. One awaits an acknowledgement, one awaits its match, and one is offered. The engine
 /// has also received an offer.
-fn engine_with_operations_in_flight() -> (Engine, Scripted, Recorder, u64) {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).link_event(OTHER, LinkEvent::up(address(3), 1));
-    engine.config.eager_max_bytes = 4;
+fn engine_with_operations_in_flight() -> (Node, u64) {
+    let (mut node, peer) = engine_with_peer();
+    node.link_up(OTHER, 3, 1);
+    node.engine.config.eager_max_bytes = 4;
     for (context, level, text) in
         [(1, Level::Transmit, &b"x"[..]), (2, Level::Match, b"x"), (3, Level::Inject, b"offered")]
     {
-        let request = send_request(peer, text, context).level(level);
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
+        node.post(send_request(peer, text, context).level(level));
     }
-    let Some((_, Header::Request { op, .. }, _)) = transport.sent.last() else { panic!("not offered") };
+    let Some((_, Header::Request { op, .. }, _)) = node.transport.sent.last() else { panic!("not offered") };
     let op = *op;
     let message = Message { awaits: AwaitedReply::Match, ..Message::of_len(10) };
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 }, REMOTE);
-    (engine, transport, sink, op)
+    node.frame(LINK, &Header::Request { message, op: 1, remote_bytes: REMOTE.len() as u8 }, REMOTE);
+    (node, op)
 }
 
 #[test]
@@ -53,38 +49,35 @@ fn invalid_frame_ends_only_its_link() {
         Header::Request { message: Message::of_len(1), op: 1, remote_bytes: 0 },
     ];
     for header in cases {
-        let (mut engine, mut transport, mut sink, _) = engine_with_operations_in_flight();
-        let mut arrivals = engine.arrivals(&mut sink);
+        let (mut node, _) = engine_with_operations_in_flight();
         if header.payload_len_bytes() > 0 {
-            arrivals.frame_begun(LINK, &header);
+            node.frame_begun(LINK, &header);
         } else {
-            arrivals.frame(LINK, &header, b"");
+            node.frame(LINK, &header, b"");
         }
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(transport.closed, [(LINK, Close::Abort)], "{header:?}");
+        node.transmit();
+        assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "{header:?}");
         let is_named = |ended: &Result<EndedOperation, FailedOperation>| match ended {
             Err(failure) => failure.error.errno() == Errno::EPROTO,
             Ok(_) => false,
         };
-        assert!(sink.ended.iter().all(is_named) && sink.ended.len() == 3, "{header:?}: {:?}", sink.ended);
-        assert_eq!(
-            (engine.outstanding_transmits(), engine.receive_side.unexpected_len()),
-            (0, 0),
-            "{header:?}"
+        assert!(
+            node.sink.ended.iter().all(is_named) && node.sink.ended.len() == 3,
+            "{header:?}: {:?}",
+            node.sink.ended
         );
-        engine.post_receive(receive_request(5, 9), &mut sink).unwrap();
-        engine.arrivals(&mut sink).frame(OTHER, &untagged_header(5), b"other");
-        assert_eq!(received_bytes(sink.ended.last().unwrap()), b"other", "{header:?}");
+        assert_eq!((node.outstanding_transmits(), node.unexpected_len()), (0, 0), "{header:?}");
+        node.post_receive(receive_request(5, 9));
+        node.frame(OTHER, &untagged_header(5), b"other");
+        assert_eq!(received_bytes(node.sink.ended.last().unwrap()), b"other", "{header:?}");
     }
 }
 
 #[test]
 fn second_unanswered_fence_ends_the_link() {
-    let (mut engine, mut transport, mut sink, _) = engine_with_operations_in_flight();
-    engine.arrivals(&mut sink).frame(LINK, &Header::Fence { matched: true }, b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty());
-    engine.arrivals(&mut sink).frame(LINK, &Header::Fence { matched: false }, b"");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LINK, Close::Abort)]);
+    let (mut node, _) = engine_with_operations_in_flight();
+    node.pass_with_frame(LINK, &Header::Fence { matched: true }, b"");
+    assert!(node.transport.closed.is_empty());
+    node.pass_with_frame(LINK, &Header::Fence { matched: false }, b"");
+    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 }

@@ -1,139 +1,115 @@
 //! Tests of links that come up and go down, and of the operations that depend on them.
 
 use super::*;
-use crate::wire::{CountedWrite, Durable, Rma, RmaKind};
 
 #[test]
 fn link_that_went_down_is_not_closed_again() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LinkId(7), &Header::Ack { received: 2 }, b"");
-    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LinkId(7), LinkEvent::up(address(3), 1));
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty());
+    let (mut node, _) = engine_with_peer();
+    node.frame(LINK, &Header::Ack { received: 2 }, b"");
+    node.link_down(LINK, LinkError::Closed);
+    node.link_up(LINK, 3, 1);
+    node.transmit();
+    assert!(node.transport.closed.is_empty());
 }
 
 #[test]
 fn link_failure_ends_each_of_its_operations_once() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let acked = send_request(peer, b"acked", 1).level(Level::Transmit);
-    engine.post_request(acked, &mut transport, &mut sink).unwrap();
-    transport.answers = [Sent::Partial(1)].into();
-    engine.post_request(send_request(peer, b"partly written", 2), &mut transport, &mut sink).unwrap();
-    let silent = send_request(peer, b"queued, silent", 3).signalled(Signalled::No);
-    engine.post_request(silent, &mut transport, &mut sink).unwrap();
-    engine.post_receive(receive_request(10, 4), &mut sink).unwrap();
-    engine.post_receive(receive_request(10, 5), &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame_begun(LinkId(7), &untagged_header(9));
-    arrivals.payload_arrived(LinkId(7), b"abc");
-    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
-    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::System(Errno::ECONNRESET)));
+    let (mut node, peer) = engine_with_peer();
+    node.post(send_request(peer, b"acked", 1).level(Level::Transmit));
+    node.transport.answers = [Sent::Partial(1)].into();
+    node.post(send_request(peer, b"partly written", 2));
+    node.post(send_request(peer, b"queued, silent", 3).signalled(Signalled::No));
+    node.post_receive(receive_request(10, 4));
+    node.post_receive(receive_request(10, 5));
+    node.frame_begun(LINK, &untagged_header(9));
+    node.payload_arrived(LINK, b"abc");
+    node.link_down(LINK, RESET);
+    node.link_down(LINK, RESET);
 
-    assert_eq!(sink.ended_contexts(), [4, 1, 2, 3], "the receive that nothing matched stays posted");
-    for ended in &sink.ended {
+    assert_eq!(node.ended_contexts(), [4, 1, 2, 3], "the receive that nothing matched stays posted");
+    for ended in &node.sink.ended {
         let Err(failure) = ended else { panic!("all of them failed") };
-        assert_eq!(failure.error, OperationError::Link(LinkError::System(Errno::ECONNRESET)));
+        assert_eq!(failure.error, OperationError::Link(RESET));
     }
-    assert_eq!(received_bytes(&sink.ended[0]), b"abc");
-    assert_eq!((engine.outstanding_transmits(), engine.outstanding_receives()), (0, 1));
-    sink.take_ended();
+    assert_eq!(received_bytes(&node.sink.ended[0]), b"abc");
+    assert_eq!((node.outstanding_transmits(), node.outstanding_receives()), (0, 1));
+    node.take_ended();
 
-    engine.post_request(send_request(peer, b"again", 6), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.connected, [address(2)], "the next send connects anew");
-    assert_eq!(sink.ended_contexts(), [6]);
+    node.post(send_request(peer, b"again", 6));
+    assert_eq!(node.transport.connected, [address(2)], "the next send connects anew");
+    assert_eq!(node.ended_contexts(), [6]);
 }
 
 #[test]
 fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let (mut node, _) = engine_with_peer();
     let destination = Destination::reusable(ReusableBuffer::zeroed(10));
-    engine.post_receive(ReceiveRequest { destination, ..receive_request(0, 1) }, &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame_begun(LinkId(7), &untagged_header(9));
-    arrivals.payload_arrived(LinkId(7), b"abc");
+    node.post_receive(ReceiveRequest { destination, ..receive_request(0, 1) });
+    node.frame_begun(LINK, &untagged_header(9));
+    node.payload_arrived(LINK, b"abc");
     // The transport has read into the memory, but has not reported these bytes as part of the
     // message.
-    arrivals.payload_space(LinkId(7))[0].fill(b'x');
-    arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
-    let Some(Err(failure)) = sink.ended.pop() else { panic!("it failed") };
+    node.arrivals().payload_space(LINK)[0].fill(b'x');
+    node.link_down(LINK, RESET);
+    let Some(Err(failure)) = node.sink.ended.pop() else { panic!("it failed") };
     let buffer = failure.completion.buffer.into_reusable().unwrap();
     assert_eq!((&buffer[..], buffer.room_bytes()), (&b"abc"[..], 10));
 }
 
 #[test]
-fn partial_unexpected_message_is_dropped_with_its_link() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LinkId(7), &untagged_header(5), b"whole");
-    arrivals.frame_begun(LinkId(7), &untagged_header(5));
-    arrivals.payload_arrived(LinkId(7), b"pa");
-    arrivals.link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
-    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
-    assert_eq!(sink.ended_contexts(), [1]);
-    assert_eq!(received_bytes(&sink.ended[0]), b"whole");
-}
-
-#[test]
 fn later_sends_go_to_the_new_instance_at_an_address() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-    let acked = send_request(peer, b"to the first", 1).level(Level::Transmit);
-    engine.post_request(acked, &mut transport, &mut sink).unwrap();
-    transport.answers = [Sent::Full].into();
-    engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    assert_eq!(sink.ended_contexts(), [2], "what the former one has not been sent fails");
-    engine.post_request(send_request(peer, b"second", 3), &mut transport, &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    assert_eq!(sink.ended_contexts(), [2, 3, 1]);
-    engine.post_request(send_request(peer, b"third", 4), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
+    let (mut node, peer) = engine_with_peer();
+    node.post(send_request(peer, b"to the first", 1).level(Level::Transmit));
+    node.transport.answers = [Sent::Full].into();
+    node.post(send_request(peer, b"queued", 2));
+    node.link_up(LinkId(8), 2, 2);
+    assert_eq!(node.ended_contexts(), [2], "what the former one has not been sent fails");
+    node.post(send_request(peer, b"second", 3));
+    node.transmit();
+    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
+    node.link_down(LINK, LinkError::Closed);
+    assert_eq!(node.ended_contexts(), [2, 3, 1]);
+    node.post(send_request(peer, b"third", 4));
+    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
 }
 
 #[test]
 fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.payload_arrived(LinkId(7), b"for");
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    arrivals.payload_arrived(LinkId(7), b"mer");
-    arrivals.frame(LinkId(7), &untagged_header(4), b"last");
-    arrivals.link_event(LinkId(7), LinkEvent::Down(RESET));
-    arrivals.frame(LinkId(8), &untagged_header(5), b"first");
-    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
-    engine.post_receive(receive_request(9, 3), &mut sink).unwrap();
-    let texts: Vec<&[u8]> = sink.ended.iter().map(received_bytes).collect();
+    let (mut node, _) = engine_with_peer();
+    node.post_receive(receive_request(9, 1));
+    node.frame_begun(LINK, &untagged_header(6));
+    node.payload_arrived(LINK, b"for");
+    node.link_up(LinkId(8), 2, 2);
+    node.payload_arrived(LINK, b"mer");
+    node.frame(LINK, &untagged_header(4), b"last");
+    node.link_down(LINK, RESET);
+    node.frame(LinkId(8), &untagged_header(5), b"first");
+    node.post_receive(receive_request(9, 2));
+    node.post_receive(receive_request(9, 3));
+    let texts: Vec<&[u8]> = node.sink.ended.iter().map(received_bytes).collect();
     assert_eq!(texts, [&b"former"[..], b"last", b"first"]);
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty(), "the end of one is not the end of the other");
+    node.transmit();
+    assert!(node.transport.closed.is_empty(), "the end of one is not the end of the other");
 }
 
 /// This side has connected a link, on which a peer has sent a message before it closed. The peer's
 /// successor connects before this side reads that link.
 #[test]
 fn link_to_a_former_instance_is_read_though_it_comes_up_last() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.intern_peer(address(2));
-    transport.answers = [Sent::Full].into();
-    engine.post_request(send_request(peer, b"to the new one", 1), &mut transport, &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 1));
-    arrivals.frame(LinkId(0), &untagged_header(4), b"last");
-    arrivals.link_event(LinkId(0), LinkEvent::Down(LinkError::Closed));
-    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
-    assert_eq!(sink.ended_contexts(), [2]);
-    assert_eq!(received_bytes(&sink.ended[0]), b"last");
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.last().unwrap().0, LinkId(8));
-    assert!(transport.closed.is_empty());
+    let mut node = Node::new(untimed_config());
+    let peer = node.engine.intern_peer(address(2));
+    node.transport.answers = [Sent::Full].into();
+    node.post(send_request(peer, b"to the new one", 1));
+    node.link_up(LinkId(8), 2, 2);
+    node.link_up(LinkId(0), 2, 1);
+    node.frame(LinkId(0), &untagged_header(4), b"last");
+    node.link_down(LinkId(0), LinkError::Closed);
+    node.post_receive(receive_request(9, 2));
+    assert_eq!(node.ended_contexts(), [2]);
+    assert_eq!(received_bytes(&node.sink.ended[0]), b"last");
+    node.transmit();
+    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
+    assert!(node.transport.closed.is_empty());
 }
 
 /// A peer has connected and closed, and this side has begun a link to its successor, before this side reads
@@ -157,124 +133,119 @@ fn link_to_a_successor_is_used_in_whatever_order_links_are_reported() {
     for (order, clear_follows, has_other_send) in (0..orders().len())
         .flat_map(|order| [(order, BEGUN, false), (order, BEGUN, true), (order, OF_SUCCESSOR, false)])
     {
-        let mut engine = Engine::new(untimed_config());
-        engine.config.eager_max_bytes = 4;
-        let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-        let peer = engine.intern_peer(address(2));
-        engine.post_request(send_request(peer, b"large", 1), &mut transport, &mut sink).unwrap();
-        engine.transmit(&mut transport, &mut sink);
-        let Header::Request { op, .. } = transport.sent[0].1 else { panic!("not a request") };
+        let mut node = Node::new(untimed_config());
+        node.engine.config.eager_max_bytes = 4;
+        let peer = node.engine.intern_peer(address(2));
+        node.post(send_request(peer, b"large", 1));
+        node.transmit();
+        let Header::Request { op, .. } = node.transport.sent[0].1 else { panic!("not a request") };
         for (link, event) in orders().into_iter().nth(order).unwrap() {
             let is_up = matches!(event, LinkEvent::Up { .. });
-            engine.arrivals(&mut sink).link_event(link, event);
+            node.link_event(link, event);
             if is_up && link == clear_follows {
-                engine.arrivals(&mut sink).frame(BEGUN, &Header::Clear { op, cannot_pull: false }, b"");
+                node.frame(BEGUN, &Header::Clear { op, cannot_pull: false }, b"");
             }
             if is_up && link == BEGUN && has_other_send {
-                engine.post_request(send_request(peer, b"s", 2), &mut transport, &mut sink).unwrap();
+                node.post(send_request(peer, b"s", 2));
             }
-            engine.transmit(&mut transport, &mut sink);
+            node.transmit();
         }
         let payload = (BEGUN, Header::Data { op, len_bytes: 5 }, b"large".to_vec());
-        assert!(transport.sent.contains(&payload), "order {order}: {:?}", transport.sent);
-        assert!(sink.ended.iter().any(|ended| matches!(ended, Ok(ended) if ended.context == 1)));
-        engine.post_request(send_request(peer, b"s", 3), &mut transport, &mut sink).unwrap();
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(transport.sent.last().unwrap().0, BEGUN, "sends keep their order");
-        assert!(transport.closed.is_empty());
+        assert!(node.transport.sent.contains(&payload), "order {order}: {:?}", node.transport.sent);
+        assert!(node.sink.ended.iter().any(|ended| matches!(ended, Ok(ended) if ended.context == 1)));
+        node.post(send_request(peer, b"s", 3));
+        node.transmit();
+        assert_eq!(node.transport.sent.last().unwrap().0, BEGUN, "sends keep their order");
+        assert!(node.transport.closed.is_empty());
     }
 }
 
 #[test]
 fn link_claimed_by_a_former_instance_replaces_no_link() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     let up = LinkEvent::Up { peer: address(2), instance: 7, proof: AddressProof::ClaimedByFormer };
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link_event(LinkId(8), up);
-    arrivals.frame(LinkId(8), &untagged_header(4), b"last");
-    engine.post_request(send_request(peer, b"to the present", 1), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
-    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
-    assert_eq!((received_bytes(&sink.ended[1]), sink.ended_contexts()), (&b"last"[..], vec![1, 2]));
-    engine.transmit(&mut transport, &mut sink);
-    engine.post_request(send_request(peer, b"and again", 3), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
+    node.link_event(LinkId(8), up);
+    node.frame(LinkId(8), &untagged_header(4), b"last");
+    node.post(send_request(peer, b"to the present", 1));
+    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
+    node.link_down(LinkId(8), LinkError::Closed);
+    node.post_receive(receive_request(9, 2));
+    assert_eq!((received_bytes(&node.sink.ended[1]), node.ended_contexts()), (&b"last"[..], vec![1, 2]));
+    node.transmit();
+    node.post(send_request(peer, b"and again", 3));
+    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
 }
 
 #[test]
 fn link_claimed_by_a_former_instance_takes_no_send_to_its_successor() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.intern_peer(address(2));
-    transport.answers = [Sent::Full].into();
-    engine.post_request(send_request(peer, b"to the new one", 1), &mut transport, &mut sink).unwrap();
+    let mut node = Node::new(untimed_config());
+    let peer = node.engine.intern_peer(address(2));
+    node.transport.answers = [Sent::Full].into();
+    node.post(send_request(peer, b"to the new one", 1));
     let former = LinkEvent::Up { peer: address(2), instance: 1, proof: AddressProof::ClaimedByFormer };
-    engine.arrivals(&mut sink).link_event(LinkId(8), former);
-    engine.arrivals(&mut sink).frame(LinkId(8), &untagged_header(4), b"last");
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
-    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::up(address(2), 2));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((transport.sent.last().unwrap().0, sink.ended_contexts()), (LinkId(0), vec![1]));
-    engine.post_receive(receive_request(9, 2), &mut sink).unwrap();
-    assert_eq!(received_bytes(&sink.ended[1]), b"last");
+    node.link_event(LinkId(8), former);
+    node.frame(LinkId(8), &untagged_header(4), b"last");
+    node.link_down(LinkId(8), LinkError::Closed);
+    node.link_up(LinkId(0), 2, 2);
+    node.transmit();
+    assert_eq!((node.transport.sent.last().unwrap().0, node.ended_contexts()), (LinkId(0), vec![1]));
+    node.post_receive(receive_request(9, 2));
+    assert_eq!(received_bytes(&node.sink.ended[1]), b"last");
 }
 
 /// A stranger that says the instance of a peer has made the first link.
 #[test]
 fn end_of_a_claimed_link_leaves_proven_links_up() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.intern_peer(address(2));
+    let mut node = Node::new(untimed_config());
+    let peer = node.engine.intern_peer(address(2));
     let up = |proof| LinkEvent::Up { peer: address(2), instance: 1, proof };
     for (id, proof) in [(3, AddressProof::Claimed), (4, AddressProof::Confirmed)] {
-        engine.arrivals(&mut sink).link_event(LinkId(id), up(proof));
+        node.link_event(LinkId(id), up(proof));
     }
-    engine.arrivals(&mut sink).link_event(LinkId(3), LinkEvent::Down(RESET));
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty());
-    engine.post_request(send_request(peer, b"still there", 1), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.last().unwrap().0, LinkId(4));
+    node.link_down(LinkId(3), RESET);
+    node.transmit();
+    assert!(node.transport.closed.is_empty());
+    node.post(send_request(peer, b"still there", 1));
+    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(4));
     // Once the claim of a link is confirmed, its end may mean that messages are missing.
-    engine.arrivals(&mut sink).link_event(LinkId(5), up(AddressProof::Claimed));
-    engine.arrivals(&mut sink).link_event(LinkId(5), LinkEvent::Confirmed);
-    engine.arrivals(&mut sink).link_event(LinkId(5), LinkEvent::Down(RESET));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.closed, [(LinkId(4), Close::Abort)]);
+    node.link_event(LinkId(5), up(AddressProof::Claimed));
+    node.link_event(LinkId(5), LinkEvent::Confirmed);
+    node.link_down(LinkId(5), RESET);
+    node.transmit();
+    assert_eq!(node.transport.closed, [(LinkId(4), Close::Abort)]);
 }
 
 #[test]
 fn silent_former_link_times_out() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    assert!(engine.awaits_timeout() && !engine.has_work_without_arrivals());
-    let mut pass_at = |ms, engine: &mut Engine, sink: &mut Recorder| {
-        engine.advance_time(Moment::from_ms(ms), sink);
-        engine.transmit(&mut transport, sink);
-        transport.closed.clone()
+    let (mut node, _) = engine_with_peer();
+    node.post_receive(receive_request(9, 1));
+    node.frame_begun(LINK, &untagged_header(6));
+    node.link_up(LinkId(8), 2, 2);
+    assert!(node.awaits_timeout() && !node.has_work_without_arrivals());
+    let pass_at = |ms, node: &mut Node| {
+        node.advance_time(Moment::from_ms(ms));
+        node.transmit();
+        node.transport.closed.clone()
     };
     let begin_ms = 70_000;
     for ms in [0, 1, REPLACED_LINK_IDLE_MAX_MS - 1] {
-        assert_eq!(pass_at(begin_ms + ms, &mut engine, &mut sink), []);
-        assert_eq!(engine.next_deadline(), Some(Moment::from_ms(begin_ms + REPLACED_LINK_IDLE_MAX_MS)));
+        assert_eq!(pass_at(begin_ms + ms, &mut node), []);
+        assert_eq!(node.next_deadline(), Some(Moment::from_ms(begin_ms + REPLACED_LINK_IDLE_MAX_MS)));
     }
-    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"slow");
+    node.payload_arrived(LINK, b"slow");
     let again_ms = begin_ms + REPLACED_LINK_IDLE_MAX_MS;
     let first_ms = again_ms + REPLACED_LINK_IDLE_MAX_MS;
     let last_ms = first_ms + TIMEOUT_GRACE_MS;
     let looks = [(again_ms, first_ms), (first_ms - 1, first_ms), (first_ms, last_ms), (last_ms - 1, last_ms)];
     for (now_ms, deadline_ms) in looks {
-        assert_eq!(pass_at(now_ms, &mut engine, &mut sink), []);
-        assert_eq!(engine.next_deadline(), Some(Moment::from_ms(deadline_ms)));
+        assert_eq!(pass_at(now_ms, &mut node), []);
+        assert_eq!(node.next_deadline(), Some(Moment::from_ms(deadline_ms)));
     }
-    assert!(engine.awaits_timeout() && sink.ended.is_empty());
-    let closed = pass_at(last_ms, &mut engine, &mut sink);
-    assert_eq!(closed, [(LinkId(7), Close::Abort)]);
-    assert_eq!(sink.ended_contexts(), [1]);
-    assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());
+    assert!(node.awaits_timeout() && node.sink.ended.is_empty());
+    let closed = pass_at(last_ms, &mut node);
+    assert_eq!(closed, [(LINK, Close::Abort)]);
+    assert_eq!(node.ended_contexts(), [1]);
+    assert!(!node.awaits_timeout() && node.next_deadline().is_none());
 }
 
 /// The application makes no pass for hours, and frames arrive in the meantime. The next passes must
@@ -282,282 +253,265 @@ fn silent_former_link_times_out() {
 #[test]
 fn former_link_is_read_before_timeout_after_long_pause() {
     const HOURS_MS: u64 = 10_000_000;
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-    engine.post_receive(receive_request(9, 1), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame_begun(LinkId(7), &untagged_header(6));
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    engine.advance_time(Moment::from_ms(0), &mut sink);
-    engine.advance_time(Moment::from_ms(HOURS_MS), &mut sink);
-    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"for");
-    engine.advance_time(Moment::from_ms(HOURS_MS), &mut sink);
-    engine.advance_time(Moment::from_ms(2 * HOURS_MS), &mut sink);
-    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"mer");
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty());
-    assert_eq!(received_bytes(&sink.ended[0]), b"former");
+    let (mut node, _) = engine_with_peer();
+    node.post_receive(receive_request(9, 1));
+    node.frame_begun(LINK, &untagged_header(6));
+    node.link_up(LinkId(8), 2, 2);
+    node.advance_time(Moment::from_ms(0));
+    node.advance_time(Moment::from_ms(HOURS_MS));
+    node.payload_arrived(LINK, b"for");
+    node.advance_time(Moment::from_ms(HOURS_MS));
+    node.advance_time(Moment::from_ms(2 * HOURS_MS));
+    node.payload_arrived(LINK, b"mer");
+    node.transmit();
+    assert!(node.transport.closed.is_empty());
+    assert_eq!(received_bytes(&node.sink.ended[0]), b"former");
 }
 
 #[test]
 fn former_link_down_cancels_its_timeout() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    engine.advance_time(Moment::from_ms(0), &mut sink);
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    engine.advance_time(Moment::from_ms(1), &mut sink);
-    assert!(!engine.awaits_timeout() && engine.next_deadline().is_none());
+    let (mut node, _) = engine_with_peer();
+    node.link_up(LinkId(8), 2, 2);
+    node.advance_time(Moment::from_ms(0));
+    node.link_down(LINK, LinkError::Closed);
+    node.advance_time(Moment::from_ms(1));
+    assert!(!node.awaits_timeout() && node.next_deadline().is_none());
 }
 
 #[test]
 fn former_links_are_checked_rarely() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame_begun(LinkId(7), &untagged_header(6));
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 2));
-    engine.advance_time(Moment::from_ms(0), &mut sink);
+    let (mut node, _) = engine_with_peer();
+    node.frame_begun(LINK, &untagged_header(6));
+    node.link_up(LinkId(8), 2, 2);
+    node.advance_time(Moment::from_ms(0));
     let deadline = Some(Moment::from_ms(REPLACED_LINK_IDLE_MAX_MS));
-    assert_eq!(engine.next_deadline(), deadline);
+    assert_eq!(node.next_deadline(), deadline);
     // A check would find the byte, and postpone the deadline.
-    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"x");
+    node.payload_arrived(LINK, b"x");
     for ms in 1..REPLACED_LINK_CHECK_MS {
-        engine.advance_time(Moment::from_ms(ms), &mut sink);
-        assert_eq!(engine.next_deadline(), deadline);
+        node.advance_time(Moment::from_ms(ms));
+        assert_eq!(node.next_deadline(), deadline);
     }
     // Another link is replaced. It is checked in time, even if the application sleeps.
-    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::up(address(2), 3));
-    assert_eq!(engine.next_deadline(), Some(Moment::from_ms(REPLACED_LINK_CHECK_MS)));
-    engine.advance_time(Moment::from_ms(REPLACED_LINK_CHECK_MS), &mut sink);
+    node.link_up(LinkId(9), 2, 3);
+    assert_eq!(node.next_deadline(), Some(Moment::from_ms(REPLACED_LINK_CHECK_MS)));
+    node.advance_time(Moment::from_ms(REPLACED_LINK_CHECK_MS));
     let later = REPLACED_LINK_CHECK_MS + REPLACED_LINK_IDLE_MAX_MS;
-    assert_eq!(engine.next_deadline(), Some(Moment::from_ms(later)));
+    assert_eq!(node.next_deadline(), Some(Moment::from_ms(later)));
 }
 
 #[test]
 fn reset_connect_attempt_is_retried_a_few_times() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    transport.answers = [Sent::Full; 5].into();
-    let peer = engine.intern_peer(address(2));
-    engine.post_request(send_request(peer, b"patient", 1), &mut transport, &mut sink).unwrap();
+    let mut node = Node::new(untimed_config());
+    node.transport.answers = [Sent::Full; 5].into();
+    let peer = node.engine.intern_peer(address(2));
+    node.post(send_request(peer, b"patient", 1));
     for attempt in 0..=CONNECT_RETRIES_MAX {
-        assert_eq!((transport.connected.len() as u32, sink.ended.len()), (attempt + 1, 0));
-        engine.arrivals(&mut sink).link_event(LinkId(attempt), LinkEvent::Down(RESET));
-        engine.transmit(&mut transport, &mut sink);
+        assert_eq!((node.transport.connected.len() as u32, node.sink.ended.len()), (attempt + 1, 0));
+        node.link_down(LinkId(attempt), RESET);
+        node.transmit();
     }
-    assert_eq!((sink.ended_contexts(), transport.connected_again), (vec![1], CONNECT_RETRIES_MAX));
+    assert_eq!((node.ended_contexts(), node.transport.connected_again), (vec![1], CONNECT_RETRIES_MAX));
 
     // If no endpoint listens at the address, the engine does not try again.
-    let refused = LinkError::System(Errno::ECONNREFUSED);
-    transport.answers = [Sent::Full].into();
-    engine.post_request(send_request(peer, b"refused", 2), &mut transport, &mut sink).unwrap();
-    let link = LinkId(transport.connected.len() as u32 - 1);
-    engine.arrivals(&mut sink).link_event(link, LinkEvent::Down(refused));
-    assert_eq!((sink.ended_contexts(), transport.connected_again), (vec![1, 2], CONNECT_RETRIES_MAX));
+    let refused = REFUSED;
+    node.transport.answers = [Sent::Full].into();
+    node.post(send_request(peer, b"refused", 2));
+    let link = LinkId(node.transport.connected.len() as u32 - 1);
+    node.link_down(link, refused);
+    assert_eq!((node.ended_contexts(), node.transport.connected_again), (vec![1, 2], CONNECT_RETRIES_MAX));
 }
 
 #[test]
 fn directed_receive_fails_with_its_peer() {
-    let (mut engine, peer, _, mut sink) = engine_with_peer();
-    let other = engine.intern_peer(address(3));
+    let (mut node, peer) = engine_with_peer();
+    let other = node.engine.intern_peer(address(3));
     let from = |source, context| ReceiveRequest {
         criteria: Criteria { source: Some(source), ..Criteria::any() },
         ..receive_request(1, context)
     };
-    engine.post_receive(from(peer, 1), &mut sink).unwrap();
-    engine.post_receive(from(other, 2), &mut sink).unwrap();
-    engine.post_receive(receive_request(1, 3), &mut sink).unwrap();
-    engine.post_receive(ReceiveRequest { tagged: true, ..from(peer, 4) }, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 1));
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    assert!(sink.ended.is_empty(), "there is another link");
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::Down(LinkError::Closed));
-    assert_eq!(sink.ended_contexts(), [1, 4]);
-    assert_eq!(engine.outstanding_receives(), 2);
+    node.post_receive(from(peer, 1));
+    node.post_receive(from(other, 2));
+    node.post_receive(receive_request(1, 3));
+    node.post_receive(ReceiveRequest { tagged: true, ..from(peer, 4) });
+    node.link_up(LinkId(8), 2, 1);
+    node.link_down(LINK, LinkError::Closed);
+    assert!(node.sink.ended.is_empty(), "there is another link");
+    node.link_down(LinkId(8), LinkError::Closed);
+    assert_eq!(node.ended_contexts(), [1, 4]);
+    assert_eq!(node.outstanding_receives(), 2);
 }
 
 #[test]
 fn simultaneous_connects_keep_both_links_and_each_side_sends_on_its_own() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.intern_peer(address(2));
-    engine.post_request(send_request(peer, b"first", 1), &mut transport, &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link_event(LinkId(5), LinkEvent::up(address(2), 1));
-    arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 1));
-    arrivals.frame(LinkId(5), &untagged_header(2), b"hi");
-    engine.post_request(send_request(peer, b"second", 2), &mut transport, &mut sink).unwrap();
-    assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
-    engine.arrivals(&mut sink).link_event(LinkId(5), LinkEvent::Down(LinkError::Closed));
-    engine.post_request(send_request(peer, b"third", 3), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
-    assert_eq!(transport.connected, [address(2)]);
+    let mut node = Node::new(untimed_config());
+    let peer = node.engine.intern_peer(address(2));
+    node.post(send_request(peer, b"first", 1));
+    node.link_up(LinkId(5), 2, 1);
+    node.link_up(LinkId(0), 2, 1);
+    node.frame(LinkId(5), &untagged_header(2), b"hi");
+    node.post(send_request(peer, b"second", 2));
+    assert!(node.transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
+    node.link_down(LinkId(5), LinkError::Closed);
+    node.post(send_request(peer, b"third", 3));
+    assert_eq!(node.ended_contexts(), [1, 2, 3]);
+    assert_eq!(node.transport.connected, [address(2)]);
 }
 
 #[test]
 fn frames_of_links_that_are_not_up_are_ignored() {
-    let mut engine = Engine::new(untimed_config());
-    let mut sink = Recorder::default();
-    engine.post_receive(receive_request(4, 1), &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LinkId(3), &untagged_header(1), b"x");
-    arrivals.frame_begun(LinkId(3), &untagged_header(9));
-    arrivals.payload_arrived(LinkId(3), b"x");
-    arrivals.bytes_placed(LinkId(3), 1);
-    assert!(arrivals.payload_space(LinkId(3)).is_empty());
-    arrivals.link_event(LinkId(3), LinkEvent::Down(LinkError::Closed));
-    assert!(sink.ended.is_empty());
+    let mut node = Node::new(untimed_config());
+    node.post_receive(receive_request(4, 1));
+    node.frame(LinkId(3), &untagged_header(1), b"x");
+    node.frame_begun(LinkId(3), &untagged_header(9));
+    node.payload_arrived(LinkId(3), b"x");
+    node.arrivals().bytes_placed(LinkId(3), 1);
+    assert!(node.arrivals().payload_space(LinkId(3)).is_empty());
+    node.link_down(LinkId(3), LinkError::Closed);
+    assert!(node.sink.ended.is_empty());
 }
 
 #[test]
 fn link_to_a_former_instance_that_comes_up_late_leaves_the_present_one_up() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.intern_peer(address(2));
-    engine.post_request(send_request(peer, b"to the former", 1), &mut transport, &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link_event(LinkId(7), LinkEvent::up(address(2), 2));
-    arrivals.link_event(LinkId(0), LinkEvent::up(address(2), 1));
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty() && engine.awaits_timeout(), "the link is read for a while");
-    engine.post_request(send_request(peer, b"to the present", 2), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.sent.last().unwrap().0, LinkId(7));
+    let mut node = Node::new(untimed_config());
+    let peer = node.engine.intern_peer(address(2));
+    node.post(send_request(peer, b"to the former", 1));
+    node.link_up(LINK, 2, 2);
+    node.link_up(LinkId(0), 2, 1);
+    node.transmit();
+    assert!(node.transport.closed.is_empty() && node.awaits_timeout(), "the link is read for a while");
+    node.post(send_request(peer, b"to the present", 2));
+    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
 }
 
 #[test]
 fn link_that_is_up_is_used_before_one_that_is_still_connecting() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.intern_peer(address(2));
-    transport.answers = [Sent::Full, Sent::Full].into();
-    engine.post_request(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.sent.is_empty());
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::up(address(2), 1));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent[0].0, LinkId(7));
-    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
-    engine.arrivals(&mut sink).link_event(LinkId(0), refused);
-    assert!(sink.ended.iter().all(Result::is_ok));
-    assert_eq!(sink.ended_contexts(), [1]);
+    let mut node = Node::new(untimed_config());
+    let peer = node.engine.intern_peer(address(2));
+    node.transport.answers = [Sent::Full, Sent::Full].into();
+    node.post(send_request(peer, b"waits", 1));
+    node.transmit();
+    assert!(node.transport.sent.is_empty());
+    node.link_up(LINK, 2, 1);
+    node.transmit();
+    assert_eq!(node.transport.sent[0].0, LINK);
+    let refused = LinkEvent::Down(REFUSED);
+    node.link_event(LinkId(0), refused);
+    assert!(node.sink.ended.iter().all(Result::is_ok));
+    assert_eq!(node.ended_contexts(), [1]);
 }
 
 #[test]
 fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
-    let broken = LinkError::System(Errno::ECONNRESET);
-    for (error, others_closed) in [(broken, &[(LinkId(7), Close::Abort)][..]), (LinkError::Closed, &[])] {
-        let (mut engine, peer, mut transport, mut sink) = engine_with_peer();
-        let acked = send_request(peer, b"on the first", 1).level(Level::Transmit);
-        engine.post_request(acked, &mut transport, &mut sink).unwrap();
-        let mut arrivals = engine.arrivals(&mut sink);
-        arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
-        arrivals.link_event(LinkId(8), LinkEvent::Down(error));
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(transport.closed, others_closed);
-        assert_eq!(sink.ended.len(), others_closed.len());
+    let broken = RESET;
+    for (error, others_closed) in [(broken, &[(LINK, Close::Abort)][..]), (LinkError::Closed, &[])] {
+        let (mut node, peer) = engine_with_peer();
+        node.post(send_request(peer, b"on the first", 1).level(Level::Transmit));
+        node.link_up(LinkId(8), 2, 1);
+        node.link_down(LinkId(8), error);
+        node.transmit();
+        assert_eq!(node.transport.closed, others_closed);
+        assert_eq!(node.sink.ended.len(), others_closed.len());
     }
 }
 
 #[test]
 fn directed_receive_fails_if_the_last_link_never_came_up() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    let peer = engine.intern_peer(address(2));
-    transport.answers = [Sent::Full].into();
-    engine.post_request(send_request(peer, b"waits", 1), &mut transport, &mut sink).unwrap();
+    let mut node = Node::new(untimed_config());
+    let peer = node.engine.intern_peer(address(2));
+    node.transport.answers = [Sent::Full].into();
+    node.post(send_request(peer, b"waits", 1));
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 2) }, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::up(address(2), 1));
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(RESET));
-    assert_eq!(sink.ended_contexts(), [1], "there is another link");
-    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
-    engine.arrivals(&mut sink).link_event(LinkId(0), refused);
-    assert_eq!(sink.ended_contexts(), [1, 2]);
+    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 2) });
+    node.link_up(LINK, 2, 1);
+    node.link_down(LINK, RESET);
+    assert_eq!(node.ended_contexts(), [1], "there is another link");
+    let refused = LinkEvent::Down(REFUSED);
+    node.link_event(LinkId(0), refused);
+    assert_eq!(node.ended_contexts(), [1, 2]);
 }
 
 #[test]
 fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    transport.answers = [Sent::Full; 6].into();
-    let peer = engine.intern_peer(address(2));
+    let mut node = Node::new(untimed_config());
+    node.transport.answers = [Sent::Full; 6].into();
+    let peer = node.engine.intern_peer(address(2));
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
-    engine.post_receive(receive_request(1, 2), &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"waits", 3), &mut transport, &mut sink).unwrap();
+    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
+    node.post_receive(receive_request(1, 2));
+    node.post(send_request(peer, b"waits", 3));
     for attempt in 0..CONNECT_RETRIES_MAX {
-        engine.arrivals(&mut sink).link_event(LinkId(attempt), LinkEvent::Down(RESET));
-        engine.transmit(&mut transport, &mut sink);
-        assert!(sink.ended.is_empty(), "attempt {attempt} is repeated");
+        node.link_down(LinkId(attempt), RESET);
+        node.transmit();
+        assert!(node.sink.ended.is_empty(), "attempt {attempt} is repeated");
     }
-    engine.arrivals(&mut sink).link_event(LinkId(CONNECT_RETRIES_MAX), LinkEvent::Down(RESET));
+    node.link_down(LinkId(CONNECT_RETRIES_MAX), RESET);
     // The receive is first: a program that reads the failed send may cancel the receive of its answer.
-    assert_eq!(sink.ended_contexts(), [1, 3]);
+    assert_eq!(node.ended_contexts(), [1, 3]);
     // For a later receive, the next pass connects again.
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 4) }, &mut sink).unwrap();
-    let attempts_before = transport.connected.len();
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.connected.len(), attempts_before + 1);
-    assert_eq!((sink.ended_contexts().len(), engine.outstanding_receives()), (2, 2));
-    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::up(address(2), 1));
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LinkId(9), &untagged_header(1), b"x");
-    arrivals.frame(LinkId(9), &untagged_header(1), b"y");
-    assert_eq!(sink.ended_contexts(), [1, 3, 2, 4]);
+    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 4) });
+    let attempts_before = node.transport.connected.len();
+    node.transmit();
+    assert_eq!(node.transport.connected.len(), attempts_before + 1);
+    assert_eq!((node.ended_contexts().len(), node.outstanding_receives()), (2, 2));
+    node.link_up(LinkId(9), 2, 1);
+    node.frame(LinkId(9), &untagged_header(1), b"x");
+    node.frame(LinkId(9), &untagged_header(1), b"y");
+    assert_eq!(node.ended_contexts(), [1, 3, 2, 4]);
 }
 
 /// Returns an engine with a directed receive from a peer, and with a queued send to the same peer.
 /// The engine never had a link to this peer.
-fn engine_that_awaits_a_new_peer() -> (Engine, Scripted, Recorder) {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-    transport.answers = [Sent::Full].into();
-    let peer = engine.intern_peer(address(2));
+fn engine_that_awaits_a_new_peer() -> Node {
+    let mut node = Node::new(untimed_config());
+    node.transport.answers = [Sent::Full].into();
+    let peer = node.engine.intern_peer(address(2));
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
-    (engine, transport, sink)
+    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
+    node.post(send_request(peer, b"waits", 2));
+    node
 }
 
 #[test]
 fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it() {
-    let (mut engine, mut transport, mut sink) = engine_that_awaits_a_new_peer();
-    engine.cancel(2, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sink.ended_contexts(), transport.connected.len()), (vec![2, 1], 1));
+    let mut node = engine_that_awaits_a_new_peer();
+    node.cancel(2).unwrap();
+    node.link_down(LinkId(0), RESET);
+    node.transmit();
+    assert_eq!((node.ended_contexts(), node.transport.connected.len()), (vec![2, 1], 1));
 }
 
 #[test]
 fn directed_receive_reconnects_after_waiting_send_is_cancelled() {
-    let (mut engine, mut transport, mut sink) = engine_that_awaits_a_new_peer();
-    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(RESET));
-    engine.cancel(2, &mut sink).unwrap();
-    assert!(engine.has_work_without_arrivals());
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((sink.ended_contexts(), transport.connected.len()), (vec![2], 2));
-    let refused = LinkEvent::Down(LinkError::System(Errno::ECONNREFUSED));
-    engine.arrivals(&mut sink).link_event(LinkId(1), refused);
-    assert_eq!(sink.ended_contexts(), [2, 1]);
+    let mut node = engine_that_awaits_a_new_peer();
+    node.link_down(LinkId(0), RESET);
+    node.cancel(2).unwrap();
+    assert!(node.has_work_without_arrivals());
+    node.transmit();
+    assert_eq!((node.ended_contexts(), node.transport.connected.len()), (vec![2], 2));
+    let refused = LinkEvent::Down(REFUSED);
+    node.link_event(LinkId(1), refused);
+    assert_eq!(node.ended_contexts(), [2, 1]);
 }
 
 #[test]
 fn requested_payload_keeps_former_link_alive() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_peer();
+    let (mut node, _) = engine_with_peer();
     let len_bytes = 5;
-    engine.post_receive(receive_request(len_bytes as usize, 1), &mut sink).unwrap();
+    node.post_receive(receive_request(len_bytes as usize, 1));
     let message = Message::of_len(len_bytes);
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LinkId(7), &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
-    engine.transmit(&mut transport, &mut sink);
-    engine.arrivals(&mut sink).frame_begun(LinkId(7), &Header::Data { op: 1, len_bytes });
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
+    node.pass_with_frame(LINK, &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
+    node.frame_begun(LINK, &Header::Data { op: 1, len_bytes });
+    node.link_up(LinkId(8), 2, 2);
     for byte in 0..len_bytes {
-        engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"x");
+        node.payload_arrived(LINK, b"x");
         for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
-            engine.advance_time(Moment::from_ms(byte * REPLACED_LINK_IDLE_MAX_MS + ms), &mut sink);
-            engine.transmit(&mut transport, &mut sink);
+            node.advance_time(Moment::from_ms(byte * REPLACED_LINK_IDLE_MAX_MS + ms));
+            node.transmit();
         }
     }
-    assert!(transport.closed.is_empty() && sink.ended.iter().all(Result::is_ok));
-    assert_eq!(sink.ended_contexts(), [1]);
+    assert!(node.transport.closed.is_empty() && node.sink.ended.iter().all(Result::is_ok));
+    assert_eq!(node.ended_contexts(), [1]);
 }
 
 /// Accesses that come as one frame, and counted writes.
@@ -571,86 +525,86 @@ fn accesses_keep_a_former_link_alive() {
         (false, [1, 2, 3].map(|op| access(op, RmaKind::Read))),
         (true, [counted; 3]),
     ] {
-        let (mut engine, _, mut transport, mut sink) = engine_with_peer();
-        engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
+        let (mut node, _) = engine_with_peer();
+        node.link_up(LinkId(8), 2, 2);
         for (round, header) in (0..).zip(headers) {
-            engine.arrivals(&mut sink).frame(LinkId(7), &header, if is_write { b"x" } else { b"" });
+            node.frame(LINK, &header, if is_write { b"x" } else { b"" });
             for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
-                engine.advance_time(Moment::from_ms(round * REPLACED_LINK_IDLE_MAX_MS + ms), &mut sink);
-                engine.transmit(&mut transport, &mut sink);
+                node.advance_time(Moment::from_ms(round * REPLACED_LINK_IDLE_MAX_MS + ms));
+                node.transmit();
             }
         }
-        assert!(transport.closed.is_empty(), "{:?}", headers[0]);
+        assert!(node.transport.closed.is_empty(), "{:?}", headers[0]);
     }
 }
 
 /// Returns an engine that has lost the peer at address 2: the peer has closed its link.
-fn engine_with_lost_peer() -> (Engine, Criteria, Scripted, Recorder) {
-    let (mut engine, peer, transport, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).link_event(LinkId(7), LinkEvent::Down(LinkError::Closed));
-    (engine, Criteria { source: Some(peer), ..Criteria::any() }, transport, sink)
+fn engine_with_lost_peer() -> (Node, Criteria) {
+    let (mut node, peer) = engine_with_peer();
+    node.link_down(LINK, LinkError::Closed);
+    (node, Criteria { source: Some(peer), ..Criteria::any() })
 }
 
 #[test]
 fn receive_from_lost_peer_connects_once_and_fails_if_that_fails() {
-    let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
+    let (mut node, criteria) = engine_with_lost_peer();
     for context in [1, 2] {
-        engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, context) }, &mut sink).unwrap();
+        node.post_receive(ReceiveRequest { criteria, ..receive_request(1, context) });
     }
-    assert!(engine.has_work_without_arrivals());
-    engine.transmit(&mut transport, &mut sink);
-    assert!(!engine.has_work_without_arrivals());
-    assert_eq!(transport.connected, [address(2)]);
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 3) }, &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.connected.len(), 1, "the attempt is still under way");
-    let refused = LinkError::System(Errno::ECONNREFUSED);
-    engine.arrivals(&mut sink).link_event(LinkId(0), LinkEvent::Down(refused.clone()));
-    assert_eq!(sink.ended_contexts(), [1, 2, 3]);
-    for ended in sink.take_ended() {
+    assert!(node.has_work_without_arrivals());
+    node.transmit();
+    assert!(!node.has_work_without_arrivals());
+    assert_eq!(node.transport.connected, [address(2)]);
+    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 3) });
+    node.transmit();
+    assert_eq!(node.transport.connected.len(), 1, "the attempt is still under way");
+    let refused = REFUSED;
+    node.link_down(LinkId(0), refused.clone());
+    assert_eq!(node.ended_contexts(), [1, 2, 3]);
+    for ended in node.take_ended() {
         assert_eq!(ended.unwrap_err().error, OperationError::Link(refused.clone()));
     }
 }
 
 #[test]
 fn connect_retries_for_a_receive_do_not_use_up_those_for_a_send() {
-    let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
+    let (mut node, criteria) = engine_with_lost_peer();
     let mut links = (0..).map(LinkId);
-    let mut cut_attempts_short = |engine: &mut Engine, transport: &mut Scripted, sink: &mut Recorder| {
+    let mut cut_attempts_short = |node: &mut Node| {
         for attempt in 0..=CONNECT_RETRIES_MAX {
-            assert!(sink.ended.is_empty(), "attempt {attempt} is repeated");
-            engine.transmit(transport, sink);
-            engine.arrivals(sink).link_event(links.next().unwrap(), LinkEvent::Down(RESET));
+            assert!(node.sink.ended.is_empty(), "attempt {attempt} is repeated");
+            node.transmit();
+            node.link_down(links.next().unwrap(), RESET);
         }
     };
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
-    cut_attempts_short(&mut engine, &mut transport, &mut sink);
-    assert_eq!(sink.ended_contexts(), [1]);
-    assert_eq!(transport.connected.len() as u32, CONNECT_RETRIES_MAX + 1);
-    sink.take_ended();
-    transport.answers = [Sent::Full; 9].into();
+    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
+    cut_attempts_short(&mut node);
+    assert_eq!(node.ended_contexts(), [1]);
+    assert_eq!(node.transport.connected.len() as u32, CONNECT_RETRIES_MAX + 1);
+    node.take_ended();
+    node.transport.answers = [Sent::Full; 9].into();
     let peer = criteria.source.unwrap();
-    engine.post_request(send_request(peer, b"waits", 2), &mut transport, &mut sink).unwrap();
-    cut_attempts_short(&mut engine, &mut transport, &mut sink);
-    assert_eq!(sink.ended_contexts(), [2]);
+    node.post(send_request(peer, b"waits", 2));
+    cut_attempts_short(&mut node);
+    assert_eq!(node.ended_contexts(), [2]);
 }
 
 #[test]
 fn receive_from_lost_peer_cancelled_before_the_pass_opens_no_link() {
-    let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
-    engine.cancel(1, &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    engine.post_receive(receive_request(1, 2), &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.connected.is_empty() && !engine.has_work_without_arrivals());
+    let (mut node, criteria) = engine_with_lost_peer();
+    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
+    node.cancel(1).unwrap();
+    node.transmit();
+    node.post_receive(receive_request(1, 2));
+    node.transmit();
+    assert!(node.transport.connected.is_empty() && !node.has_work_without_arrivals());
 }
 
 #[test]
 fn receive_from_peer_that_has_come_back_waits_without_connecting() {
-    let (mut engine, criteria, mut transport, mut sink) = engine_with_lost_peer();
-    engine.arrivals(&mut sink).link_event(LinkId(9), LinkEvent::up(address(2), 2));
-    engine.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) }, &mut sink).unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.connected.is_empty() && sink.ended.is_empty());
+    let (mut node, criteria) = engine_with_lost_peer();
+    node.link_up(LinkId(9), 2, 2);
+    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
+    node.transmit();
+    assert!(node.transport.connected.is_empty() && node.sink.ended.is_empty());
 }

@@ -2,9 +2,6 @@
 //! does not depend on how many others there are.
 
 use super::*;
-use crate::loopback::{CAPACITY_MIN_BYTES, LoopbackTransport};
-use crate::transport::Space;
-use crate::visits::count_visits_during;
 
 /// A peer without an engine. It ignores what it receives.
 struct IdlePeer;
@@ -21,37 +18,17 @@ impl FrameHandler for IdlePeer {
     fn link_writable(&mut self, _: LinkId) {}
 }
 
-struct Node {
-    engine: Engine,
-    transport: LoopbackTransport,
-    sink: Recorder,
+type Node = super::Node<LoopbackTransport>;
+
+fn open(network: &Network, instance: u64) -> Node {
+    Node::open(network, instance, untimed_config())
 }
 
-impl Node {
-    fn open(network: &Network, instance: u64) -> Node {
-        let transport = network.open(address(0), instance).unwrap();
-        Node { engine: Engine::new(untimed_config()), transport, sink: Recorder::default() }
-    }
+/// More frames and events than arrive for one pass of most tests.
+const FRAMES_MAX: u32 = 256;
 
-    /// Makes a pass. Returns how many frames and events it has received.
-    fn pass(&mut self) -> u32 {
-        let Node { engine, transport, sink } = self;
-        engine.deliver_held(sink);
-        let received = transport.receive(256, &mut engine.arrivals(sink));
-        engine.transmit(transport, sink);
-        transport.flush();
-        received
-    }
-
-    fn send(&mut self, to: Address) {
-        self.send_message(to, b"active");
-    }
-
-    fn send_message(&mut self, to: Address, message: &'static [u8]) {
-        let request = send_request(self.engine.intern_peer(to), message, 1);
-        self.engine.post_request(request, &mut self.transport, &mut self.sink).unwrap();
-        self.transport.flush();
-    }
+fn send_message(node: &mut Node, to: Address, message: &'static [u8]) {
+    node.send(to, message, 1, Level::Inject);
 }
 
 /// How many links and peers the engine visits in each of these calls.
@@ -67,10 +44,12 @@ struct Visits {
 /// Counts the visits of an endpoint that has one active peer and this many idle ones.
 fn count_visits(idle_peers: u64) -> Visits {
     let network = Network::new(3, Faults::default());
-    let (mut hub, mut active) = (Node::open(&network, 1), Node::open(&network, 2));
+    let (mut hub, mut active) = (open(&network, 1), open(&network, 2));
     let (hub_address, active_address) = (hub.transport.address(), active.transport.address());
-    let settle = |hub: &mut Node, active: &mut Node| while hub.pass() + active.pass() > 0 {};
-    active.send(hub_address);
+    let settle = |hub: &mut Node, active: &mut Node| {
+        while hub.progress(FRAMES_MAX) + active.progress(FRAMES_MAX) > 0 {}
+    };
+    send_message(&mut active, hub_address, b"active");
     settle(&mut hub, &mut active);
     let mut idle: Vec<LoopbackTransport> = Vec::new();
     for number in 0..idle_peers {
@@ -82,18 +61,18 @@ fn count_visits(idle_peers: u64) -> Visits {
     settle(&mut hub, &mut active);
     assert_eq!(hub.engine.peers().len() as u64, 1 + idle_peers);
 
-    let idle_pass = count_visits_during(|| assert_eq!(hub.pass(), 0));
-    let send = count_visits_during(|| hub.send(active_address));
+    let idle_pass = count_visits_during(|| assert_eq!(hub.progress(FRAMES_MAX), 0));
+    let send = count_visits_during(|| send_message(&mut hub, active_address, b"active"));
     settle(&mut hub, &mut active);
     hub.engine.post_receive(receive_request(8, 2), &mut hub.sink).unwrap();
     hub.engine.post_receive(receive_request(8, 3), &mut hub.sink).unwrap();
-    active.send(hub_address);
+    send_message(&mut active, hub_address, b"active");
     let before = hub.sink.ended.len();
-    let pass_with_message = count_visits_during(|| assert_eq!(hub.pass(), 1));
+    let pass_with_message = count_visits_during(|| assert_eq!(hub.progress(FRAMES_MAX), 1));
     assert_eq!(hub.sink.ended.len(), before + 1, "the message has arrived");
     settle(&mut hub, &mut active);
     drop(idle.pop());
-    let pass_with_end = count_visits_during(|| assert_eq!(hub.pass(), 1));
+    let pass_with_end = count_visits_during(|| assert_eq!(hub.progress(FRAMES_MAX), 1));
     let check_for_unsent = count_visits_during(|| assert!(!hub.engine.has_unsent()));
     Visits { idle_pass, send, pass_with_message, pass_with_end, check_for_unsent }
 }
@@ -113,24 +92,24 @@ const LONG: &[u8] = &[7; 2 * CAPACITY_MIN_BYTES as usize];
 /// Returns those in a pass in which nothing happens, and in a pass in which one link becomes writable.
 fn count_visits_with_blocked(blocked_peers: u64) -> [u64; 2] {
     let network = Network::new(3, Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
-    let mut hub = Node::open(&network, 1);
+    let mut hub = open(&network, 1);
     let mut peers: Vec<LoopbackTransport> = Vec::new();
     for number in 0..blocked_peers {
         let peer = network.open(address(0), 2 + number).unwrap();
-        hub.send_message(peer.address(), LONG);
+        send_message(&mut hub, peer.address(), LONG);
         peers.push(peer);
     }
     // The first passes make the connections, and the last one finds the links full.
     for _ in 0..3 {
-        hub.pass();
+        hub.progress(FRAMES_MAX);
     }
-    let pass = count_visits_during(|| assert_eq!(hub.pass(), 0));
+    let pass = count_visits_during(|| assert_eq!(hub.progress(FRAMES_MAX), 0));
     assert!(hub.engine.has_unsent());
     let reader = peers.last_mut().unwrap();
     let mut pass_with_writable_link = 0;
     while hub.sink.ended.is_empty() {
         reader.receive(8, &mut IdlePeer);
-        pass_with_writable_link = count_visits_during(|| assert!(hub.pass() > 0));
+        pass_with_writable_link = count_visits_during(|| assert!(hub.progress(FRAMES_MAX) > 0));
     }
     [pass, pass_with_writable_link]
 }
@@ -146,15 +125,17 @@ fn engine_with_10_000_blocked_peers_visits_no_more_of_them_than_with_10() {
 fn peer_without_credit_is_not_visited_until_credit_arrives() {
     const MESSAGES: usize = 1000;
     let network = Network::new(3, Faults::default());
-    let (mut hub, mut reader) = (Node::open(&network, 1), Node::open(&network, 2));
-    let settle = |hub: &mut Node, reader: &mut Node| while hub.pass() + reader.pass() > 0 {};
-    hub.send(reader.transport.address());
+    let (mut hub, mut reader) = (open(&network, 1), open(&network, 2));
+    let settle = |hub: &mut Node, reader: &mut Node| {
+        while hub.progress(FRAMES_MAX) + reader.progress(FRAMES_MAX) > 0 {}
+    };
+    send_message(&mut hub, reader.address(), b"active");
     settle(&mut hub, &mut reader);
     for _ in 0..MESSAGES {
-        hub.send_message(reader.transport.address(), LONG);
+        send_message(&mut hub, reader.transport.address(), LONG);
     }
-    hub.pass();
-    assert_eq!(count_visits_during(|| assert_eq!(hub.pass(), 0)), 0);
+    hub.progress(FRAMES_MAX);
+    assert_eq!(count_visits_during(|| assert_eq!(hub.progress(FRAMES_MAX), 0)), 0);
     assert!(hub.sink.ended.len() < MESSAGES);
     for context in 0..=MESSAGES {
         reader.engine.post_receive(receive_request(LONG.len(), context as u64), &mut reader.sink).unwrap();

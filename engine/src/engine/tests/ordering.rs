@@ -3,34 +3,15 @@
 
 use super::atomics::{atomic_request, base_local, fetch_local};
 use super::flushes::flush_request;
-use super::rma::{KEY, read_local, read_region, rma_header, rma_request, write_local};
 use super::*;
-use crate::atomic::AtomicOp;
-use crate::error::OperationError;
-use crate::flags::Order;
-use crate::limits::{FLUSH_AT_ONCE_MAX_BYTES, READ_COPIED_MAX_BYTES};
-use crate::operation::{FlushKind, RmaLocal};
-use crate::region::{Region, RegionAttr};
-use crate::transport::LinkEvent;
-use crate::wire::{Outcome, Refusal, Rma, RmaKind};
 
-const LINK: LinkId = LinkId(7);
 const LONG_BYTES: usize = READ_COPIED_MAX_BYTES + 1;
 
-/// Returns an engine with this configuration, and with a peer whose link 7 is up.
-pub(super) fn engine_with_config(config: Config) -> (Engine, PeerId, Scripted, Recorder) {
-    let mut engine = Engine::new(config);
-    let mut sink = Recorder::default();
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
-    let peer = engine.intern_peer(address(2));
-    (engine, peer, Scripted::default(), sink)
-}
-
-fn engine_with_transmit_order(order: Order) -> (Engine, PeerId, Scripted, Recorder) {
-    let (engine, peer, transport, sink) =
-        engine_with_config(Config { transmit_order: order, ..untimed_config() });
+fn engine_with_transmit_order(order: Order) -> (Node, PeerId) {
+    let (mut node, peer) = engine_with_config(Config { transmit_order: order, ..untimed_config() });
     // Writes of 9 bytes and more are offered.
-    (engine, peer, Scripted { pull_min_bytes: Some(9), ..transport }, sink)
+    node.transport.pull_min_bytes = Some(9);
+    (node, peer)
 }
 
 /// The kinds of operations, by how they are posted.
@@ -49,31 +30,20 @@ enum Kind {
 }
 
 impl Kind {
-    fn post(self, engine: &mut Engine, peer: PeerId, transport: &mut Scripted, sink: &mut Recorder) {
-        let local = match self {
-            Kind::Send => {
-                return engine.post_request(send_request(peer, b"m", 9), transport, sink).unwrap();
-            }
-            Kind::Flush | Kind::ShortPersistentFlush | Kind::LongPersistentFlush => {
-                let (kind, len_bytes) = match self {
-                    Kind::Flush => (FlushKind::Visibility, FLUSH_AT_ONCE_MAX_BYTES + 1),
-                    Kind::ShortPersistentFlush => (FlushKind::Persistent, FLUSH_AT_ONCE_MAX_BYTES),
-                    _ => (FlushKind::Persistent, FLUSH_AT_ONCE_MAX_BYTES + 1),
-                };
-                let request = flush_request(peer, kind, len_bytes as u64, 9);
-                return engine.post_request(request, transport, sink).unwrap();
-            }
-            Kind::ShortRead => read_local(READ_COPIED_MAX_BYTES),
-            Kind::LongRead => read_local(LONG_BYTES),
-            Kind::ShortWrite => write_local(b"short"),
-            Kind::OfferedWrite => write_local(b"0123456789"),
-            Kind::Update | Kind::Fetch => {
-                let local = if self == Kind::Update { base_local(&[1]) } else { fetch_local(&[1]) };
-                let request = atomic_request(peer, local, AtomicOp::Sum, 9);
-                return engine.post_request(request, transport, sink).unwrap();
-            }
-        };
-        engine.post_request(rma_request(peer, local, 9), transport, sink).unwrap();
+    fn post(self, node: &mut Node, peer: PeerId) {
+        let flush = |kind, len_bytes: usize| flush_request(peer, kind, len_bytes as u64, 9);
+        node.post(match self {
+            Kind::Send => send_request(peer, b"m", 9),
+            Kind::Flush => flush(FlushKind::Visibility, FLUSH_AT_ONCE_MAX_BYTES + 1),
+            Kind::ShortPersistentFlush => flush(FlushKind::Persistent, FLUSH_AT_ONCE_MAX_BYTES),
+            Kind::LongPersistentFlush => flush(FlushKind::Persistent, FLUSH_AT_ONCE_MAX_BYTES + 1),
+            Kind::ShortRead => rma_request(peer, read_local(READ_COPIED_MAX_BYTES), 9),
+            Kind::LongRead => rma_request(peer, read_local(LONG_BYTES), 9),
+            Kind::ShortWrite => rma_request(peer, write_local(b"short"), 9),
+            Kind::OfferedWrite => rma_request(peer, write_local(b"0123456789"), 9),
+            Kind::Update => atomic_request(peer, base_local(&[1]), AtomicOp::Sum, 9),
+            Kind::Fetch => atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9),
+        });
     }
 }
 
@@ -85,8 +55,8 @@ fn access_op_at(transport: &Scripted, place: usize) -> u64 {
     }
 }
 
-fn deliver_answer(engine: &mut Engine, sink: &mut Recorder, op: u64, outcome: Outcome) {
-    engine.arrivals(sink).frame(LINK, &Header::Answer { op, outcome }, b"");
+fn deliver_answer(node: &mut Node, op: u64, outcome: Outcome) {
+    node.frame(LINK, &Header::Answer { op, outcome }, b"");
 }
 
 #[test]
@@ -146,22 +116,22 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
     ];
     for (first, second, holding) in cases {
         for order in Order::all().iter() {
-            let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(order);
-            first.post(&mut engine, peer, &mut transport, &mut sink);
-            second.post(&mut engine, peer, &mut transport, &mut sink);
-            engine.transmit(&mut transport, &mut sink);
+            let (mut node, peer) = engine_with_transmit_order(order);
+            first.post(&mut node, peer);
+            second.post(&mut node, peer);
+            node.transmit();
             let is_held = holding.contains(order);
             assert_eq!(
-                transport.sent.len(),
+                node.transport.sent.len(),
                 2 - usize::from(is_held),
                 "{second:?} after {first:?}, {order:?}"
             );
             if is_held {
-                let op = access_op_at(&transport, 0);
-                deliver_answer(&mut engine, &mut sink, op, Outcome::Refused(Refusal::Key));
-                engine.transmit(&mut transport, &mut sink);
-                assert_eq!(transport.sent.len(), 2, "{second:?} after {first:?}, {order:?}");
-                assert!(engine.condemned.is_empty());
+                let op = access_op_at(&node.transport, 0);
+                deliver_answer(&mut node, op, Outcome::Refused(Refusal::Key));
+                node.transmit();
+                assert_eq!(node.transport.sent.len(), 2, "{second:?} after {first:?}, {order:?}");
+                assert!(node.engine.condemned.is_empty());
             }
         }
     }
@@ -169,91 +139,87 @@ fn ordered_operation_waits_for_answer_of_earlier_one() {
 
 #[test]
 fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::SAW);
-    let other = engine.intern_peer(address(3));
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 1));
-    Kind::OfferedWrite.post(&mut engine, peer, &mut transport, &mut sink);
-    Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
+    let (mut node, peer) = engine_with_transmit_order(Order::SAW);
+    let other = node.engine.intern_peer(address(3));
+    node.link_up(LinkId(8), 3, 1);
+    Kind::OfferedWrite.post(&mut node, peer);
+    Kind::Send.post(&mut node, peer);
     // No order holds the read back, but it queues behind the send.
-    Kind::ShortRead.post(&mut engine, peer, &mut transport, &mut sink);
-    assert!(!engine.try_inject(peer, None, None, b"x", &mut transport));
-    assert_eq!(transport.sent.len(), 1);
-    assert!(engine.try_inject(other, None, None, b"x", &mut transport));
-    assert!(engine.has_unsent() && !engine.has_work_without_arrivals(), "the answer will tell");
-    let op = access_op_at(&transport, 0);
-    engine.arrivals(&mut sink).frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
-    engine.transmit(&mut transport, &mut sink);
+    Kind::ShortRead.post(&mut node, peer);
+    assert!(!node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
+    assert_eq!(node.transport.sent.len(), 1);
+    assert!(node.engine.try_inject(other, None, None, b"x", &mut node.transport));
+    assert!(node.has_unsent() && !node.has_work_without_arrivals(), "the answer will tell");
+    let op = access_op_at(&node.transport, 0);
+    node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
     // The payload was requested and is sent, but the peer has not answered the write.
-    assert_eq!(transport.sent.last().unwrap().1, Header::Data { op, len_bytes: 10 });
-    deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sent_headers_since(&transport, 3)[0], untagged_header(1));
-    assert!(matches!(sent_headers_since(&transport, 4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
-    assert!(engine.try_inject(peer, None, None, b"x", &mut transport));
+    assert_eq!(node.transport.sent.last().unwrap().1, Header::Data { op, len_bytes: 10 });
+    deliver_answer(&mut node, op, Outcome::Done);
+    node.transmit();
+    assert_eq!(node.sent_since(3)[0], untagged_header(1));
+    assert!(matches!(node.sent_since(4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
+    assert!(node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
 }
 
 #[test]
 fn short_read_after_long_read_is_deferred() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::WAR);
+    let (mut node, peer) = engine_with_transmit_order(Order::WAR);
     for kind in [Kind::LongRead, Kind::ShortRead, Kind::ShortWrite] {
-        kind.post(&mut engine, peer, &mut transport, &mut sink);
+        kind.post(&mut node, peer);
     }
-    let [long, short] = [0, 1].map(|place| access_op_at(&transport, place));
-    deliver_answer(&mut engine, &mut sink, long, Outcome::Refused(Refusal::Key));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.len(), 2);
-    deliver_answer(&mut engine, &mut sink, short, Outcome::Refused(Refusal::Key));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(transport.sent.len(), 3);
+    let [long, short] = [0, 1].map(|place| access_op_at(&node.transport, place));
+    deliver_answer(&mut node, long, Outcome::Refused(Refusal::Key));
+    node.transmit();
+    assert_eq!(node.transport.sent.len(), 2);
+    deliver_answer(&mut node, short, Outcome::Refused(Refusal::Key));
+    node.transmit();
+    assert_eq!(node.transport.sent.len(), 3);
 }
 
 #[test]
 fn operations_wait_for_short_flush_after_long_flush() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::empty());
+    let (mut node, peer) = engine_with_transmit_order(Order::empty());
     for kind in [Kind::LongPersistentFlush, Kind::ShortPersistentFlush] {
-        kind.post(&mut engine, peer, &mut transport, &mut sink);
+        kind.post(&mut node, peer);
     }
     let memory = RemoteMemory { key: KEY, address: 0 };
     for place in [0, 1] {
-        assert!(!engine.try_inject(peer, None, None, b"x", &mut transport));
-        let write = engine.try_inject_write(peer, b"x", memory, None, &mut transport);
-        assert_eq!((write, transport.sent.len()), (Ok(InjectedWrite::Declined), 2));
-        let op = access_op_at(&transport, place);
-        deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
+        assert!(!node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
+        let write = node.engine.try_inject_write(peer, b"x", memory, None, &mut node.transport);
+        assert_eq!((write, node.transport.sent.len()), (Ok(InjectedWrite::Declined), 2));
+        let op = access_op_at(&node.transport, place);
+        deliver_answer(&mut node, op, Outcome::Done);
     }
-    assert!(engine.try_inject(peer, None, None, b"x", &mut transport));
-    let write = engine.try_inject_write(peer, b"x", memory, None, &mut transport);
-    assert_eq!((write, sink.ended.len()), (Ok(InjectedWrite::Sent), 2));
+    assert!(node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
+    let write = node.engine.try_inject_write(peer, b"x", memory, None, &mut node.transport);
+    assert_eq!((write, node.sink.ended.len()), (Ok(InjectedWrite::Sent), 2));
 }
 
 #[test]
 fn link_down_releases_held_operations() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_transmit_order(Order::STRICT);
-    Kind::OfferedWrite.post(&mut engine, peer, &mut transport, &mut sink);
-    Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
-    assert_eq!(sink.take_ended().len(), 2);
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 2));
-    Kind::Send.post(&mut engine, peer, &mut transport, &mut sink);
-    assert_eq!(sink.take_ended().len(), 1);
+    let (mut node, peer) = engine_with_transmit_order(Order::STRICT);
+    Kind::OfferedWrite.post(&mut node, peer);
+    Kind::Send.post(&mut node, peer);
+    node.link_down(LINK, RESET);
+    assert_eq!(node.take_ended().len(), 2);
+    node.link_up(LINK, 2, 2);
+    Kind::Send.post(&mut node, peer);
+    assert_eq!(node.take_ended().len(), 1);
 }
 
 /// Lets a peer read a region, then overwrite the start of the region with its next frame. Returns
 /// the bytes that the peer has read, and the bytes in the region afterwards.
 fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
-    let (mut engine, _, mut transport, mut sink) =
-        engine_with_config(Config { receive_order: order, ..untimed_config() });
+    let (mut node, _) = engine_with_config(Config { receive_order: order, ..untimed_config() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
+    let region = node.engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     region.write_at(0, b"before").unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.frame(LINK, &rma_header(1, 0, len_bytes as u64, RmaKind::Read), b"");
-    arrivals.frame(LINK, &rma_header(2, 0, 6, RmaKind::Write { data: None }), b"after.");
-    engine.transmit(&mut transport, &mut sink);
+    node.frame(LINK, &rma_header(1, 0, len_bytes as u64, RmaKind::Read), b"");
+    node.pass_with_frame(LINK, &rma_header(2, 0, 6, RmaKind::Write { data: None }), b"after.");
     let (_, header, bytes) =
-        transport.sent.iter().find(|(_, header, _)| matches!(header, Header::ReadData { .. })).unwrap();
+        node.transport.sent.iter().find(|(_, header, _)| matches!(header, Header::ReadData { .. })).unwrap();
     assert_eq!(*header, Header::ReadData { op: 1, len_bytes: len_bytes as u64 });
-    assert!(engine.condemned.is_empty() && !engine.has_unsent());
+    assert!(node.engine.condemned.is_empty() && !node.has_unsent());
     (bytes[..6].to_vec(), read_region(&region)[..6].to_vec())
 }
 
@@ -271,17 +237,16 @@ fn short_read_is_copied_on_arrival_if_order_is_agreed() {
 
 #[test]
 fn short_read_waits_for_earlier_long_read() {
-    let (mut engine, _, mut transport, mut sink) =
-        engine_with_config(Config { receive_order: Order::STRICT, ..untimed_config() });
+    let (mut node, _) = engine_with_config(Config { receive_order: Order::STRICT, ..untimed_config() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
+    let region = node.engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
     for (op, len_bytes) in [(1, 1), (2, LONG_BYTES as u64), (3, 1), (4, 0), (5, 1)] {
-        arrivals.frame(LINK, &rma_header(op, 0, len_bytes, RmaKind::Read), b"");
+        node.frame(LINK, &rma_header(op, 0, len_bytes, RmaKind::Read), b"");
     }
     region.write_at(0, b"!").unwrap();
-    engine.transmit(&mut transport, &mut sink);
-    let first_bytes: Vec<(u64, u8)> = transport
+    node.transmit();
+    let first_bytes: Vec<(u64, u8)> = node
+        .transport
         .sent
         .iter()
         .filter_map(|(_, header, bytes)| match header {
@@ -294,73 +259,54 @@ fn short_read_waits_for_earlier_long_read() {
 
 #[test]
 fn read_copied_before_region_close_is_refused() {
-    let (mut engine, _, mut transport, mut sink) =
-        engine_with_config(Config { receive_order: Order::WAR, ..untimed_config() });
+    let (mut node, _) = engine_with_config(Config { receive_order: Order::WAR, ..untimed_config() });
     let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = engine.target.regions().add(Region::owned(6, attr).unwrap()).unwrap();
-    engine.arrivals(&mut sink).frame(LINK, &rma_header(1, 0, 6, RmaKind::Read), b"");
-    engine.target.regions().close(&region);
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(
-        sent_headers_since(&transport, 0),
-        [Header::Answer { op: 1, outcome: Outcome::Refused(Refusal::Key) }]
-    );
+    let region = node.engine.target.regions().add(Region::owned(6, attr).unwrap()).unwrap();
+    node.frame(LINK, &rma_header(1, 0, 6, RmaKind::Read), b"");
+    node.engine.target.regions().close(&region);
+    node.transmit();
+    assert_eq!(node.sent_since(0), [Header::Answer { op: 1, outcome: Outcome::Refused(Refusal::Key) }]);
 }
 
 #[test]
 fn completions_keep_the_order_of_posting_to_each_peer() {
-    let (mut engine, peer, mut transport, mut sink) =
-        engine_with_config(Config { completes_in_order: true, ..untimed_config() });
-    let other = engine.intern_peer(address(3));
-    engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 1));
-    engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
+    let (mut node, peer) = engine_with_config(Config { completes_in_order: true, ..untimed_config() });
+    let other = node.engine.intern_peer(address(3));
+    node.link_up(LinkId(8), 3, 1);
+    node.post(rma_request(peer, write_local(b"w"), 1));
+    node.post(send_request(peer, b"m", 2));
     let silent = rma_request(peer, write_local(b"s"), 3).signalled(Signalled::No);
-    engine.post_request(silent, &mut transport, &mut sink).unwrap();
-    let matched = send_request(peer, b"m", 4).level(Level::Match);
-    engine.post_request(matched, &mut transport, &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"m", 5), &mut transport, &mut sink).unwrap();
-    engine.post_request(send_request(other, b"m", 6), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.ended_contexts(), [6], "others do not wait");
-    assert_eq!(engine.outstanding_transmits(), 5, "what waits for its turn is outstanding");
-    engine.arrivals(&mut sink).frame(LINK, &Header::Matched { number: 2 }, b"");
-    let [first, silent] = [0, 2].map(|place| access_op_at(&transport, place));
-    deliver_answer(&mut engine, &mut sink, first, Outcome::Refused(Refusal::Key));
-    assert_eq!(sink.ended_contexts(), [6, 1, 2]);
-    assert_eq!(sink.ended[1].as_ref().unwrap_err().error, OperationError::Refused(Refusal::Key));
+    node.post(silent);
+    node.post(send_request(peer, b"m", 4).level(Level::Match));
+    node.post(send_request(peer, b"m", 5));
+    node.post(send_request(other, b"m", 6));
+    assert_eq!(node.ended_contexts(), [6], "others do not wait");
+    assert_eq!(node.outstanding_transmits(), 5, "what waits for its turn is outstanding");
+    node.frame(LINK, &Header::Matched { number: 2 }, b"");
+    let [first, silent] = [0, 2].map(|place| access_op_at(&node.transport, place));
+    deliver_answer(&mut node, first, Outcome::Refused(Refusal::Key));
+    assert_eq!(node.ended_contexts(), [6, 1, 2]);
+    assert_eq!(node.sink.ended[1].as_ref().unwrap_err().error, OperationError::Refused(Refusal::Key));
     // Even an operation that reports nothing holds back the reports of later operations.
-    deliver_answer(&mut engine, &mut sink, silent, Outcome::Done);
-    assert_eq!(sink.ended_contexts(), [6, 1, 2, 4, 5]);
-    assert_eq!(engine.outstanding_transmits(), 0);
+    deliver_answer(&mut node, silent, Outcome::Done);
+    assert_eq!(node.ended_contexts(), [6, 1, 2, 4, 5]);
+    assert_eq!(node.outstanding_transmits(), 0);
 }
 
 #[test]
 fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
-    let (mut engine, peer, mut transport, mut sink) =
+    let (mut node, peer) =
         engine_with_config(Config { completes_in_order: true, tx_depth_ops: 3, ..untimed_config() });
-    engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
-    transport.answers = [Sent::Whole, Sent::Full].into();
-    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"m", 3), &mut transport, &mut sink).unwrap();
-    engine.cancel(3, &mut sink).unwrap();
-    assert!(sink.ended.is_empty());
-    let refused = engine.post_request(send_request(peer, b"m", 4), &mut transport, &mut sink).unwrap_err();
+    node.post(rma_request(peer, write_local(b"w"), 1));
+    node.transport.answers = [Sent::Whole, Sent::Full].into();
+    node.post(send_request(peer, b"m", 2));
+    node.post(send_request(peer, b"m", 3));
+    node.cancel(3).unwrap();
+    assert!(node.sink.ended.is_empty());
+    let refused = node.try_post(send_request(peer, b"m", 4)).unwrap_err();
     assert_eq!(refused.error, Again::QueueFull.into());
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
+    node.link_down(LINK, RESET);
     let errors: Vec<_> =
-        sink.take_ended().into_iter().map(|ended| ended.err().map(|f| f.error.errno())).collect();
+        node.take_ended().into_iter().map(|ended| ended.err().map(|f| f.error.errno())).collect();
     assert_eq!(errors, [Some(Errno::ECONNRESET), None, Some(Errno::ECANCELED)]);
-}
-
-#[test]
-fn unordered_completions_come_as_operations_end() {
-    let (mut engine, peer, mut transport, mut sink) = engine_with_config(untimed_config());
-    engine.post_request(rma_request(peer, write_local(b"w"), 1), &mut transport, &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"m", 2), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.ended_contexts(), [2]);
-    let local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(0)));
-    engine.post_request(rma_request(peer, local, 3), &mut transport, &mut sink).unwrap();
-    let op = access_op_at(&transport, 0);
-    deliver_answer(&mut engine, &mut sink, op, Outcome::Done);
-    assert_eq!(sink.ended_contexts(), [2, 1]);
 }

@@ -1,96 +1,18 @@
 //! Tests of engines over the loopback network, which cuts and delays bytes, breaks links and kills
 //! endpoints.
 
-use std::sync::Arc;
-
-use bytes::{Bytes, BytesMut};
-
-use super::rma::{raw_region, rma_request};
-use super::{Recorder, receive_request, send_request, untimed_config};
-use crate::address::{Address, AddressFormat};
-use crate::buffer::{Buffer, Destination, Source};
-use crate::engine::Engine;
-use crate::errno::Errno;
-use crate::flags::MrAccess;
-use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::matching::Criteria;
-use crate::operation::{Level, ReceiveRequest, RmaLocal, Signalled};
-use crate::region::{Region, RegionAttr};
-use crate::transport::{Provider, Transport};
+use super::*;
 
 /// If an operation has not ended after this many passes, something hangs.
 pub(super) const PASSES_MAX: usize = 200_000;
 
-struct Node {
-    engine: Engine,
-    transport: LoopbackTransport,
-    sink: Recorder,
-}
+type Node = super::Node<LoopbackTransport>;
 
-impl Node {
-    fn open(network: &Network, instance: u64) -> Node {
-        let mut engine = Engine::new(untimed_config());
-        // Large messages are pulled in many steps.
-        engine.set_pull_step_max_bytes(7000);
-        Node {
-            engine,
-            transport: network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap(),
-            sink: Recorder::default(),
-        }
-    }
-
-    fn address(&self) -> Address {
-        self.transport.address()
-    }
-
-    fn send(&mut self, to: Address, message: Vec<u8>, tag: Option<u64>, context: u64, level: Level) {
-        let source = Source::owned(Bytes::from(message));
-        let request =
-            send_request(self.engine.intern_peer(to), b"", context).source(source).tag(tag).level(level);
-        self.engine.post_request(request, &mut self.transport, &mut self.sink).unwrap();
-        self.transport.flush();
-    }
-
-    /// Registers memory that peers may access under the key 7. With a base address, this is the
-    /// test's `memory`. Otherwise the region owns memory of the same length.
-    fn register(&mut self, memory: &mut [u8], base_address: Option<u64>) -> Arc<Region> {
-        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let attr = RegionAttr { key: 7, access, base_address: base_address.unwrap_or(0) };
-        let region = match base_address {
-            None => Region::owned(memory.len(), attr),
-            Some(_) => raw_region(memory, attr),
-        };
-        self.engine.target.regions().add(region.unwrap()).unwrap()
-    }
-
-    fn post_access(&mut self, to: Address, local: RmaLocal, address: u64, context: u64) {
-        let to = self.engine.intern_peer(to);
-        let request = rma_request(to, local, context).key(7).address(address);
-        self.engine.post_request(request, &mut self.transport, &mut self.sink).unwrap();
-        self.transport.flush();
-    }
-
-    fn post_receive(&mut self, len_bytes: usize, context: u64) {
-        self.engine.post_receive(receive_request(len_bytes, context), &mut self.sink).unwrap();
-    }
-
-    fn post_tagged_receive(&mut self, len_bytes: usize, tag: u64, ignore: u64, context: u64) {
-        let request = ReceiveRequest {
-            destination: Destination::owned(BytesMut::zeroed(len_bytes)),
-            tagged: true,
-            criteria: Criteria { source: None, tag, ignore },
-            context,
-            signalled: Signalled::Yes,
-        };
-        self.engine.post_receive(request, &mut self.sink).unwrap();
-    }
-
-    fn progress(&mut self) {
-        self.transport.receive(16, &mut self.engine.arrivals(&mut self.sink));
-        self.engine.transmit(&mut self.transport, &mut self.sink);
-        self.transport.flush();
-        self.engine.deliver_held(&mut self.sink);
-    }
+fn open(network: &Network, instance: u64) -> Node {
+    let mut node = Node::open(network, instance, untimed_config());
+    // Large messages are pulled in many steps.
+    node.engine.set_pull_step_max_bytes(7000);
+    node
 }
 
 /// Makes passes over all nodes, one after the other, until `done` returns true.
@@ -100,7 +22,7 @@ fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) ->
             return;
         }
         for node in nodes.iter_mut() {
-            node.progress();
+            node.progress(16);
         }
     }
     panic!("no end in sight");
@@ -111,172 +33,6 @@ pub(super) fn pattern(seed: u64, len_bytes: usize) -> Vec<u8> {
 }
 
 pub(super) const SIZES: [usize; 9] = [0, 1, 8, 100, 1000, 4096, 20_000, 65_537, 300_000];
-
-#[test]
-fn messages_arrive_in_order_over_a_choppy_network() {
-    for seed in 0..20 {
-        let network = Network::new(seed, Faults::choppy());
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
-        for (context, len) in (0..).zip(SIZES) {
-            a.send(b.address(), pattern(context, len), None, context, Level::Delivery);
-            if seed % 2 == 0 {
-                b.post_receive(len, context);
-            }
-        }
-        if seed % 2 == 1 {
-            progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
-            for (context, len) in (0..).zip(SIZES) {
-                b.post_receive(len, context);
-            }
-        }
-        progress_until(&mut [&mut a, &mut b], |nodes| {
-            nodes.iter().all(|node| node.sink.ended.len() == SIZES.len())
-        });
-        let mut received: Vec<_> = b.sink.ended.iter().flatten().collect();
-        received.sort_unstable_by_key(|completion| completion.context);
-        assert_eq!(received.len(), SIZES.len(), "seed {seed}: nothing was truncated");
-        for (context, (completion, len)) in (0..).zip(received.into_iter().zip(SIZES)) {
-            assert_eq!((completion.context, completion.len_bytes), (context, len), "seed {seed}");
-            let Buffer::Received(bytes) = &completion.buffer else { panic!("an owned buffer") };
-            assert!(*bytes == pattern(context, len)[..], "seed {seed}, message {context}");
-        }
-        let mut sent = a.sink.ended_contexts();
-        sent.sort_unstable();
-        assert_eq!(sent, (0..SIZES.len() as u64).collect::<Vec<_>>());
-    }
-}
-
-#[test]
-fn simultaneous_first_sends_both_arrive() {
-    for seed in 0..50 {
-        let network = Network::new(seed, Faults::choppy());
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
-        for context in 0..5 {
-            a.post_receive(64, 100 + context);
-            b.post_receive(64, 100 + context);
-            a.send(b.address(), pattern(context, 50), None, context, Level::Transmit);
-            b.send(a.address(), pattern(context, 50), None, context, Level::Transmit);
-        }
-        progress_until(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == 10));
-        for node in [&a, &b] {
-            assert!(node.sink.ended.iter().all(Result::is_ok));
-            let received: Vec<u64> = node.sink.ended_contexts().into_iter().filter(|c| *c >= 100).collect();
-            assert_eq!(received, [100, 101, 102, 103, 104]);
-        }
-    }
-}
-
-#[test]
-fn endpoint_sends_to_itself() {
-    let network = Network::new(1, Faults::choppy());
-    let mut node = Node::open(&network, 1);
-    let own = node.address();
-    node.send(own, pattern(1, 9000), Some(7), 1, Level::Delivery);
-    node.post_tagged_receive(9000, 0, u64::MAX, 2);
-    progress_until(&mut [&mut node], |nodes| nodes[0].sink.ended.len() == 2);
-    let received = node.sink.ended.iter().flatten().find(|ended| ended.context == 2).unwrap();
-    assert_eq!(received.tag, 7);
-    assert_eq!(received.source, Some(node.engine.intern_peer(own)));
-}
-
-#[test]
-fn written_bytes_are_read_back_over_a_choppy_network() {
-    for seed in 0..20 {
-        let network = Network::new(seed, Faults::choppy());
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
-        let len_bytes = SIZES.iter().sum();
-        let mut memory = vec![0; len_bytes];
-        let base_address = (seed % 2 == 1).then_some(1 << 40);
-        let region = b.register(&mut memory, base_address);
-        let places = SIZES.iter().scan(region.base_address(), |next, len| {
-            let place = *next;
-            *next += *len as u64;
-            Some(place)
-        });
-        let places: Vec<u64> = places.collect();
-        for (context, (len, place)) in (0..).zip(SIZES.into_iter().zip(&places)) {
-            let source = Source::owned(Bytes::from(pattern(context, len)));
-            let data = (context % 2 == 0).then_some(context);
-            a.post_access(b.address(), RmaLocal::Write { source, data }, *place, context);
-        }
-        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
-        assert_eq!(
-            b.sink.take_ended().len(),
-            SIZES.len().div_ceil(2),
-            "seed {seed}: each that brings data is told of"
-        );
-        assert!(a.sink.take_ended().iter().all(Result::is_ok), "seed {seed}");
-        for (context, (len, place)) in (0..).zip(SIZES.into_iter().zip(&places)) {
-            let destination = Destination::owned(BytesMut::zeroed(len));
-            a.post_access(b.address(), RmaLocal::Read(destination), *place, context);
-        }
-        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == SIZES.len());
-        for ended in a.sink.take_ended() {
-            let completion = ended.unwrap();
-            let Buffer::Received(bytes) = completion.buffer else { panic!("an owned buffer") };
-            let len = SIZES[completion.context as usize];
-            assert!(bytes == pattern(completion.context, len)[..], "seed {seed}, {}", completion.context);
-        }
-        b.engine.target.regions().close(&region);
-    }
-}
-
-#[test]
-fn every_access_ends_once_when_links_break_at_random() {
-    for seed in 0..100 {
-        let network = Network::new(seed, Faults::nasty());
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
-        let mut memory = vec![0; 100_000];
-        let region = b.register(&mut memory, (seed % 2 == 1).then_some(0));
-        let count = 30;
-        for context in 0..count {
-            let len = SIZES[context as usize % 8].min(100_000);
-            let local = if context % 3 == 0 {
-                RmaLocal::Read(Destination::owned(BytesMut::zeroed(len)))
-            } else {
-                let source = Source::owned(Bytes::from(pattern(context, len)));
-                RmaLocal::Write { source, data: (context % 3 == 1).then_some(context) }
-            };
-            a.post_access(b.address(), local, 0, context);
-            a.progress();
-            b.progress();
-        }
-        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_transmits() == 0);
-        let mut contexts = a.sink.ended_contexts();
-        contexts.sort_unstable();
-        assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
-        let told: Vec<u64> = b.sink.ended.iter().flatten().map(|completion| completion.data).collect();
-        assert!(told.iter().all(|data| data % 3 == 1), "seed {seed}");
-        b.engine.target.regions().close(&region);
-    }
-}
-
-#[test]
-fn every_operation_ends_once_when_links_break_at_random() {
-    for seed in 0..200 {
-        let network = Network::new(seed, Faults::nasty());
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
-        let count = 30;
-        for context in 0..count {
-            let len = SIZES[context as usize % 7];
-            let level = [Level::Inject, Level::Transmit, Level::Delivery][context as usize % 3];
-            b.post_receive(len.max(1), context);
-            a.send(b.address(), pattern(context, len), None, context, level);
-            a.progress();
-            b.progress();
-        }
-        progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].engine.outstanding_transmits() == 0);
-        let mut contexts = a.sink.ended_contexts();
-        contexts.sort_unstable();
-        assert_eq!(contexts, (0..count).collect::<Vec<_>>(), "seed {seed}");
-        let mut received = b.sink.ended_contexts();
-        received.sort_unstable();
-        received.dedup();
-        assert_eq!(received.len(), b.sink.ended.len(), "seed {seed}: a receive ended twice");
-        assert_eq!(b.engine.outstanding_receives() + received.len(), count as usize);
-        assert_no_message_overtook_another(&b, seed);
-    }
-}
 
 /// Checks that whole messages were matched in the order of sending. They may have completed in
 /// another order. The bytes of a message encode its number.
@@ -301,16 +57,16 @@ fn assert_no_message_overtook_another(node: &Node, seed: u64) {
 fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
     for seed in 0..50 {
         let network = Network::new(seed, Faults::choppy());
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let (mut a, mut b) = (open(&network, 1), open(&network, 2));
         let address = b.address();
-        a.send(address, pattern(0, 10), None, 0, Level::Delivery);
+        a.send(address, pattern(0, 10), 0, Level::Delivery);
         progress_until(&mut [&mut a, &mut b], |nodes| nodes[0].sink.ended.len() == 1);
         for context in 1..6 {
-            a.send(address, pattern(context, 30_000), None, context, Level::Delivery);
+            a.send(address, pattern(context, 30_000), context, Level::Delivery);
         }
         for _ in 0..seed {
-            a.progress();
-            b.progress();
+            a.progress(16);
+            b.progress(16);
         }
         network.kill(address);
         progress_until(&mut [&mut a], |nodes| {
@@ -320,7 +76,7 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
         contexts.sort_unstable();
         assert_eq!(contexts, [0, 1, 2, 3, 4, 5]);
 
-        a.send(address, pattern(6, 10), None, 6, Level::Delivery);
+        a.send(address, pattern(6, 10), 6, Level::Delivery);
         progress_until(&mut [&mut a], |nodes| nodes[0].engine.outstanding_transmits() == 0);
         let refused = a.sink.ended.last().unwrap().as_ref().unwrap_err();
         assert_eq!(refused.error.errno(), Errno::ECONNREFUSED, "seed {seed}");
@@ -330,8 +86,8 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
             transport: network.open(address, 3).unwrap(),
             sink: Recorder::default(),
         };
-        again.post_receive(10, 1);
-        a.send(address, pattern(7, 10), None, 7, Level::Delivery);
+        again.post_receive(receive_request(10, 1));
+        a.send(address, pattern(7, 10), 7, Level::Delivery);
         progress_until(&mut [&mut a, &mut again], |nodes| nodes[0].engine.outstanding_transmits() == 0);
         assert!(a.sink.ended.last().unwrap().is_ok(), "seed {seed}");
         assert_eq!(again.sink.ended_contexts(), [1]);
@@ -342,21 +98,19 @@ fn kill_fails_sends_to_the_peer_and_its_successor_is_reached() {
 fn sends_completed_before_orderly_close_arrive() {
     for seed in 0..50 {
         let network = Network::new(seed, Faults { prefer_send_per_mille: 300, ..Faults::choppy() });
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let (mut a, mut b) = (open(&network, 1), open(&network, 2));
         for context in 0..10 {
-            a.send(b.address(), pattern(context, 3000), None, context, Level::Inject);
+            a.send(b.address(), pattern(context, 3000), context, Level::Inject);
         }
         progress_until(&mut [&mut a, &mut b], |nodes| !nodes[0].engine.has_unsent());
         a.engine.close_links(&mut a.transport);
-        for context in 0..10 {
-            b.post_receive(3000, context);
-        }
+        b.post_receives(3000, 0..10);
         let Node { transport, .. } = &mut a;
         let (mut engine, mut sink) = (Engine::new(untimed_config()), Recorder::default());
         for _ in 0..PASSES_MAX {
             transport.flush();
             transport.receive(16, &mut engine.arrivals(&mut sink));
-            b.progress();
+            b.progress(16);
             if transport.draining_count() == 0 && b.sink.ended.len() == 10 {
                 break;
             }
@@ -377,17 +131,11 @@ fn unreadable_memory_fails_both_sides_and_no_other_operation() {
     for seed in 0..20 {
         let faults = Faults { refuse_pull_per_mille: 0, fault_pull_per_mille: 100, ..Faults::choppy() };
         let network = Network::new(seed, faults);
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let (mut a, mut b) = (open(&network, 1), open(&network, 2));
         let count = 30;
         for context in 0..count {
-            b.post_receive(65_537, context);
-            a.send(
-                b.address(),
-                pattern(context, SIZES[context as usize % 8]),
-                None,
-                context,
-                Level::Delivery,
-            );
+            b.post_receive(receive_request(65_537, context));
+            a.send(b.address(), pattern(context, SIZES[context as usize % 8]), context, Level::Delivery);
         }
         progress_until(&mut [&mut a, &mut b], |nodes| nodes.iter().all(|node| node.sink.ended.len() == 30));
         let failed = |node: &Node| {
@@ -414,10 +162,10 @@ fn large_messages_arrive_with_and_without_pull() {
     let mut passes = Vec::new();
     for faults in [faults(Some(1000), 0), faults(Some(1000), 1000), faults(None, 0)] {
         let network = Network::new(1, faults);
-        let (mut a, mut b) = (Node::open(&network, 1), Node::open(&network, 2));
+        let (mut a, mut b) = (open(&network, 1), open(&network, 2));
         for context in 0..3 {
-            b.post_receive(300_000, context);
-            a.send(b.address(), pattern(context, 300_000), None, context, Level::Inject);
+            b.post_receive(receive_request(300_000, context));
+            a.send(b.address(), pattern(context, 300_000), context, Level::Inject);
         }
         let mut count = 0;
         progress_until(&mut [&mut a, &mut b], |nodes| {

@@ -6,14 +6,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::durability::{add_persistent_region, write_header};
-use super::rma::KEY;
 use super::*;
-use crate::limits::PEER_SWEEP_MIN_PEERS;
-use crate::peers::Peers;
-use crate::wire::{Durable, Rma, RmaKind};
-
-/// The link of the peer that a test is about.
-const LINK: LinkId = LinkId(7);
 
 /// The link of peers that come and go.
 const PASSING_LINK: LinkId = LinkId(9);
@@ -52,7 +45,7 @@ fn ten_thousand_peers_that_come_and_go_leave_a_bounded_table() {
 
 #[test]
 fn named_peer_keeps_its_id_without_a_link() {
-    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    let (Node { mut engine, mut sink, .. }, peer) = engine_with_peer();
     engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
     let_peers_come_and_go(&mut engine, &mut sink, many_ports());
     assert_eq!((engine.peers().find(address(2)), engine.peers().address_of(peer)), (Some(peer), address(2)));

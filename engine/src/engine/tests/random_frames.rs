@@ -8,20 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::atomics::atomic_request;
-use super::rma::{raw_region, rma_request};
 use super::*;
-use crate::atomic::{AtomicKind, AtomicOp, Datatype};
-use crate::flags::MrAccess;
-use crate::operation::{AtomicLocal, PeekAction, PeekRequest, RmaLocal};
-use crate::region::{Region, RegionAttr};
-use crate::wire::{
-    Atomic, AtomicForm, CountedWrite, Durable, Form, MappableRegion, Outcome, Rma, RmaKind, samples,
-};
 
 const BUDGET_BYTES: usize = 200_000;
 
 /// Two links of one peer, and one link of another peer.
-const LINKS: [(LinkId, u16); 3] = [(LinkId(7), 2), (LinkId(8), 2), (LinkId(9), 3)];
+const LINKS: [(LinkId, u16); 3] = [(LINK, 2), (LinkId(8), 2), (LinkId(9), 3)];
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -4,17 +4,17 @@ use super::*;
 
 #[test]
 fn message_completes_posted_receive_with_all_fields() {
-    let (mut engine, peer, _, mut sink) = engine_with_peer();
+    let (mut node, peer) = engine_with_peer();
     let request = ReceiveRequest {
         tagged: true,
         criteria: Criteria { source: Some(peer), tag: 0xf0, ignore: 0xf },
         ..receive_request(8, 5)
     };
-    engine.post_receive(request, &mut sink).unwrap();
+    node.post_receive(request);
     let message = Message { tag: Some(0xf7), data: Some(99), ..Message::of_len(3) };
-    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(message), b"abc");
+    node.frame(LINK, &Header::Message(message), b"abc");
     assert_eq!(
-        sink.take_ended(),
+        node.take_ended(),
         [Ok(EndedOperation {
             context: 5,
             flags: CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA,
@@ -25,80 +25,37 @@ fn message_completes_posted_receive_with_all_fields() {
             buffer: Buffer::Received(BytesMut::from(&b"abc"[..])),
         })]
     );
-    assert_eq!(engine.outstanding_receives(), 0);
-}
-
-#[test]
-fn tagged_and_untagged_messages_never_match_each_other() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.post_receive(receive_request(8, 1), &mut sink).unwrap();
-    let tagged = Message { tag: Some(0), ..Message::of_len(1) };
-    engine.arrivals(&mut sink).frame(LinkId(7), &Header::Message(tagged), b"t");
-    assert!(sink.ended.is_empty());
-    engine.post_receive(ReceiveRequest { tagged: true, ..receive_request(8, 2) }, &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(1), b"u");
-    assert_eq!(sink.ended_contexts(), [2, 1]);
-}
-
-#[test]
-fn receive_takes_over_partly_arrived_message() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
-    engine.arrivals(&mut sink).frame_begun(LinkId(7), &untagged_header(6));
-    engine.arrivals(&mut sink).payload_arrived(LinkId(7), b"ab");
-    assert!(engine.arrivals(&mut sink).payload_space(LinkId(7)).is_empty());
-    engine.post_receive(receive_request(6, 1), &mut sink).unwrap();
-    let mut arrivals = engine.arrivals(&mut sink);
-    let mut space = arrivals.payload_space(LinkId(7));
-    assert_eq!(space.iter().map(|piece| piece.len()).sum::<usize>(), 4);
-    space[0][..3].copy_from_slice(b"cde");
-    drop(space);
-    arrivals.bytes_placed(LinkId(7), 3);
-    arrivals.payload_arrived(LinkId(7), b"f");
-    assert_eq!(received_bytes(&sink.ended[0]), b"abcdef");
+    assert_eq!(node.outstanding_receives(), 0);
 }
 
 #[test]
 fn truncation_reports_overflow_of_whole_chunked_and_unexpected_messages() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
+    let (mut node, _) = engine_with_peer();
     for way in 0..3 {
-        let post = |engine: &mut Engine, sink: &mut Recorder| {
-            engine.post_receive(receive_request(4, way), sink).unwrap();
+        let post = |node: &mut Node| {
+            node.post_receive(receive_request(4, way));
         };
         match way {
             0 => {
-                post(&mut engine, &mut sink);
-                engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(6), b"abcdef");
+                post(&mut node);
+                node.frame(LINK, &untagged_header(6), b"abcdef");
             }
             1 => {
-                post(&mut engine, &mut sink);
-                let mut arrivals = engine.arrivals(&mut sink);
-                arrivals.frame_begun(LinkId(7), &untagged_header(6));
-                arrivals.payload_arrived(LinkId(7), b"abcde");
-                assert!(arrivals.payload_space(LinkId(7)).is_empty());
-                arrivals.payload_arrived(LinkId(7), b"f");
+                post(&mut node);
+                node.frame_begun(LINK, &untagged_header(6));
+                node.payload_arrived(LINK, b"abcde");
+                assert!(node.arrivals().payload_space(LINK).is_empty());
+                node.payload_arrived(LINK, b"f");
             }
             _ => {
-                engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(6), b"abcdef");
-                post(&mut engine, &mut sink);
+                node.frame(LINK, &untagged_header(6), b"abcdef");
+                post(&mut node);
             }
         }
-        let ended = sink.take_ended();
+        let ended = node.take_ended();
         assert_eq!(received_bytes(&ended[0]), b"abcd");
         let Err(failure) = &ended[0] else { panic!("truncation is an error") };
         assert_eq!(failure.error, OperationError::Truncated { overflow_bytes: 2 });
         assert_eq!((failure.completion.context, failure.completion.len_bytes), (way, 4));
     }
-}
-
-#[test]
-fn unsignalled_receive_reports_only_failure() {
-    let (mut engine, _, _, mut sink) = engine_with_peer();
-    let silent = |context| ReceiveRequest { signalled: Signalled::No, ..receive_request(2, context) };
-    engine.post_receive(silent(1), &mut sink).unwrap();
-    engine.post_receive(silent(2), &mut sink).unwrap();
-    engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(2), b"ok");
-    assert!(sink.ended.is_empty());
-    engine.arrivals(&mut sink).frame(LinkId(7), &untagged_header(3), b"not");
-    assert_eq!(sink.ended_contexts(), [2]);
-    assert!(sink.ended[0].is_err());
 }

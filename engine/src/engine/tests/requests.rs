@@ -1,14 +1,11 @@
 //! Tests of the sender's side of a rendezvous.
 
 use super::*;
-use crate::limits::EAGER_MAX_BYTES;
-use crate::link::op_number_of;
 
-const LINK: LinkId = LinkId(7);
-
-fn engine_that_exposes() -> (Engine, PeerId, Scripted, Recorder) {
-    let (engine, peer, transport, sink) = engine_with_peer();
-    (engine, peer, Scripted { pull_min_bytes: Some(10), ..transport }, sink)
+fn engine_that_exposes() -> (Node, PeerId) {
+    let (mut node, peer) = engine_with_peer();
+    node.transport.pull_min_bytes = Some(10);
+    (node, peer)
 }
 
 fn large_send_request(to: PeerId, context: u64, level: Level) -> AddressedRequest {
@@ -24,8 +21,10 @@ fn offered_ops(transport: &Scripted) -> Vec<u64> {
     transport.sent.iter().filter_map(op).collect()
 }
 
-fn deliver_header(engine: &mut Engine, sink: &mut Recorder, link: LinkId, header: Header) {
-    engine.arrivals(sink).frame(link, &header, b"");
+impl Node {
+    fn header(&mut self, link: LinkId, header: Header) {
+        self.frame(link, &header, b"");
+    }
 }
 
 fn clear_header(op: u64) -> Header {
@@ -44,233 +43,203 @@ fn ended_errors(sink: &Recorder) -> Vec<(u64, Errno)> {
 #[test]
 fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
     for level in [Level::Inject, Level::Transmit, Level::Delivery] {
-        let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-        let request = large_send_request(peer, 1, level).tag(Some(5)).data(Some(6));
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
-        let op = offered_ops(&transport)[0];
+        let (mut node, peer) = engine_that_exposes();
+        node.post(large_send_request(peer, 1, level).tag(Some(5)).data(Some(6)));
+        let op = offered_ops(&node.transport)[0];
         let message =
             Message { tag: Some(5), data: Some(6), awaits: level.awaited_reply(), ..Message::of_len(10) };
         let header = Header::Request { message, op, remote_bytes: REMOTE.len() as u8 };
-        assert_eq!(transport.sent, [(LINK, header, REMOTE.to_vec())]);
-        assert_eq!(transport.exposed, [(LINK, b"0123456789".to_vec())]);
-        engine.transmit(&mut transport, &mut sink);
-        assert!(sink.ended.is_empty() && engine.has_unsent(), "closing waits for the peer");
-        deliver_header(&mut engine, &mut sink, LINK, done_header(op));
-        let completion = sink.take_ended().remove(0).unwrap();
+        assert_eq!(node.transport.sent, [(LINK, header, REMOTE.to_vec())]);
+        assert_eq!(node.transport.exposed, [(LINK, b"0123456789".to_vec())]);
+        node.transmit();
+        assert!(node.sink.ended.is_empty() && node.has_unsent(), "closing waits for the peer");
+        node.header(LINK, done_header(op));
+        let completion = node.take_ended().remove(0).unwrap();
         assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"0123456789")));
-        assert_eq!((engine.outstanding_transmits(), engine.has_unsent()), (0, false));
+        assert_eq!((node.outstanding_transmits(), node.has_unsent()), (0, false));
     }
 }
 
 #[test]
 fn small_or_injected_or_unexposable_message_goes_eagerly() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    engine.post_request(send_request(peer, b"012345678", 1), &mut transport, &mut sink).unwrap();
-    let injected = large_send_request(peer, 2, Level::Inject).inject(true);
-    engine.post_request(injected, &mut transport, &mut sink).unwrap();
-    transport.pull_min_bytes = Some(0);
-    engine.post_request(send_request(peer, b"", 3), &mut transport, &mut sink).unwrap();
-    assert!(transport.exposed.is_empty());
-    transport.hides = true;
-    engine.post_request(large_send_request(peer, 4, Level::Inject), &mut transport, &mut sink).unwrap();
-    assert_eq!(sink.ended_contexts(), [1, 2, 3, 4]);
-    assert!(transport.sent.iter().all(|(_, header, _)| matches!(header, Header::Message(_))));
+    let (mut node, peer) = engine_that_exposes();
+    node.post(send_request(peer, b"012345678", 1));
+    node.post(large_send_request(peer, 2, Level::Inject).inject(true));
+    node.transport.pull_min_bytes = Some(0);
+    node.post(send_request(peer, b"", 3));
+    assert!(node.transport.exposed.is_empty());
+    node.transport.hides = true;
+    node.post(large_send_request(peer, 4, Level::Inject));
+    assert_eq!(node.ended_contexts(), [1, 2, 3, 4]);
+    assert!(node.transport.sent.iter().all(|(_, header, _)| matches!(header, Header::Message(_))));
 }
 
 #[test]
 fn large_message_is_offered_or_sent_as_the_transport_prefers_now() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
+    let (mut node, peer) = engine_that_exposes();
     for (context, prefers_send) in (1..).zip([true, false, true]) {
-        transport.prefers_send = prefers_send;
-        let request = large_send_request(peer, context, Level::Inject);
-        engine.post_request(request, &mut transport, &mut sink).unwrap();
+        node.transport.prefers_send = prefers_send;
+        node.post(large_send_request(peer, context, Level::Inject));
     }
     let is_offer = |(_, header, _): &(LinkId, Header, Vec<u8>)| matches!(header, Header::Request { .. });
-    assert_eq!(transport.sent.iter().map(is_offer).collect::<Vec<_>>(), [false, true, false]);
-    assert_eq!((transport.exposed.len(), sink.ended_contexts()), (1, vec![1, 3]));
+    assert_eq!(node.transport.sent.iter().map(is_offer).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!((node.transport.exposed.len(), node.ended_contexts()), (1, vec![1, 3]));
 }
 
 #[test]
 fn message_beyond_the_eager_limit_is_requested_if_the_transport_prefers_to_send() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    transport.prefers_send = true;
+    let (mut node, peer) = engine_that_exposes();
+    node.transport.prefers_send = true;
     static LONG: [u8; EAGER_MAX_BYTES + 1] = [7; EAGER_MAX_BYTES + 1];
-    engine.post_request(send_request(peer, &LONG, 1), &mut transport, &mut sink).unwrap();
-    let op = offered_ops(&transport)[0];
+    node.post(send_request(peer, &LONG, 1));
+    let op = offered_ops(&node.transport)[0];
     let header = Header::Request { message: Message::of_len(LONG.len() as u64), op, remote_bytes: 0 };
-    assert_eq!(transport.sent, [(LINK, header, Vec::new())], "nothing is exposed");
-    deliver_header(&mut engine, &mut sink, LINK, clear_header(op));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((transport.sent[1].2.len(), sink.ended_contexts()), (LONG.len(), vec![1]));
+    assert_eq!(node.transport.sent, [(LINK, header, Vec::new())], "nothing is exposed");
+    node.header(LINK, clear_header(op));
+    node.transmit();
+    assert_eq!((node.transport.sent[1].2.len(), node.ended_contexts()), (LONG.len(), vec![1]));
 }
 
 #[test]
 fn requested_payload_is_sent_and_completes_by_level() {
     for level in [Level::Inject, Level::Delivery] {
-        let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-        engine.post_request(large_send_request(peer, 1, level), &mut transport, &mut sink).unwrap();
-        let op = offered_ops(&transport)[0];
-        deliver_header(&mut engine, &mut sink, LINK, clear_header(op));
-        assert!(engine.has_unsent());
-        transport.answers = [Sent::Full, Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
+        let (mut node, peer) = engine_that_exposes();
+        node.post(large_send_request(peer, 1, level));
+        let op = offered_ops(&node.transport)[0];
+        node.header(LINK, clear_header(op));
+        assert!(node.has_unsent());
+        node.transport.answers = [Sent::Full, Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
         for _ in 0..4 {
-            engine.transmit(&mut transport, &mut sink);
-            assert!(sink.ended.is_empty());
+            node.transmit();
+            assert!(node.sink.ended.is_empty());
         }
-        engine.transmit(&mut transport, &mut sink);
+        node.transmit();
         let data = (LINK, Header::Data { op, len_bytes: 10 }, b"0123456789".to_vec());
-        assert_eq!(transport.sent[1..], [data]);
-        assert!(!engine.has_unsent(), "the peer has all of it");
+        assert_eq!(node.transport.sent[1..], [data]);
+        assert!(!node.has_unsent(), "the peer has all of it");
         if level == Level::Delivery {
-            assert!(sink.ended.is_empty());
-            deliver_header(&mut engine, &mut sink, LINK, done_header(op));
+            assert!(node.sink.ended.is_empty());
+            node.header(LINK, done_header(op));
         }
-        assert_eq!((sink.ended_contexts(), engine.outstanding_transmits()), (vec![1], 0));
-        assert!(sink.ended[0].is_ok() && transport.closed.is_empty());
+        assert_eq!((node.ended_contexts(), node.outstanding_transmits()), (vec![1], 0));
+        assert!(node.sink.ended[0].is_ok() && node.transport.closed.is_empty());
     }
 }
 
 #[test]
 fn requested_payload_precedes_queued_messages() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
-    transport.answers = [Sent::Full].into();
-    engine.post_request(send_request(peer, b"queued", 2), &mut transport, &mut sink).unwrap();
-    let op = offered_ops(&transport)[0];
-    deliver_header(&mut engine, &mut sink, LINK, clear_header(op));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.ended_contexts(), [1, 2]);
+    let (mut node, peer) = engine_that_exposes();
+    node.post(large_send_request(peer, 1, Level::Inject));
+    node.transport.answers = [Sent::Full].into();
+    node.post(send_request(peer, b"queued", 2));
+    let op = offered_ops(&node.transport)[0];
+    node.header(LINK, clear_header(op));
+    node.transmit();
+    assert_eq!(node.ended_contexts(), [1, 2]);
 }
 
 #[test]
 fn memory_is_not_exposed_to_peer_that_cannot_pull() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
+    let (mut node, peer) = engine_that_exposes();
     for context in 1..=2 {
-        engine
-            .post_request(large_send_request(peer, context, Level::Inject), &mut transport, &mut sink)
-            .unwrap();
+        node.post(large_send_request(peer, context, Level::Inject));
     }
-    let ops = offered_ops(&transport);
-    deliver_header(&mut engine, &mut sink, LINK, Header::Clear { op: ops[0], cannot_pull: true });
-    engine.transmit(&mut transport, &mut sink);
-    engine.post_request(large_send_request(peer, 3, Level::Inject), &mut transport, &mut sink).unwrap();
-    assert_eq!((sink.ended_contexts(), transport.exposed.len()), (vec![1, 3], 2));
-    deliver_header(&mut engine, &mut sink, LINK, Header::Clear { op: ops[1], cannot_pull: true });
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(sink.ended_contexts(), [1, 3, 2]);
+    let ops = offered_ops(&node.transport);
+    node.header(LINK, Header::Clear { op: ops[0], cannot_pull: true });
+    node.transmit();
+    node.post(large_send_request(peer, 3, Level::Inject));
+    assert_eq!((node.ended_contexts(), node.transport.exposed.len()), (vec![1, 3], 2));
+    node.header(LINK, Header::Clear { op: ops[1], cannot_pull: true });
+    node.transmit();
+    assert_eq!(node.ended_contexts(), [1, 3, 2]);
 
     // Another link may be able to pull.
-    let mut arrivals = engine.arrivals(&mut sink);
-    arrivals.link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
-    engine.post_request(large_send_request(peer, 4, Level::Inject), &mut transport, &mut sink).unwrap();
-    assert_eq!(transport.exposed.len(), 3);
+    node.link_down(LINK, LinkError::Closed);
+    node.link_up(LinkId(8), 2, 1);
+    node.post(large_send_request(peer, 4, Level::Inject));
+    assert_eq!(node.transport.exposed.len(), 3);
 }
 
 #[test]
 fn offers_keep_message_order_and_are_exposed_once() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    transport.answers = [Sent::Full; 4].into();
-    engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
-    engine.post_request(send_request(peer, b"small", 2), &mut transport, &mut sink).unwrap();
-    engine.post_request(large_send_request(peer, 3, Level::Inject), &mut transport, &mut sink).unwrap();
-    for _ in 0..4 {
-        engine.transmit(&mut transport, &mut sink);
-    }
+    let (mut node, peer) = engine_that_exposes();
+    node.transport.answers = [Sent::Full; 4].into();
+    node.post(large_send_request(peer, 1, Level::Inject));
+    node.post(send_request(peer, b"small", 2));
+    node.post(large_send_request(peer, 3, Level::Inject));
+    node.transmit_times(4);
     let kinds: Vec<bool> =
-        transport.sent.iter().map(|(_, header, _)| matches!(header, Header::Request { .. })).collect();
-    assert_eq!((kinds, transport.exposed.len()), (vec![true, false, true], 2));
+        node.transport.sent.iter().map(|(_, header, _)| matches!(header, Header::Request { .. })).collect();
+    assert_eq!((kinds, node.transport.exposed.len()), (vec![true, false, true], 2));
 }
 
 #[test]
 fn exposed_send_is_cancellable_until_its_request_is_sent() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    transport.answers = [Sent::Full].into();
-    engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
-    engine.cancel(1, &mut sink).unwrap();
-    engine.post_request(large_send_request(peer, 2, Level::Inject), &mut transport, &mut sink).unwrap();
-    assert!(engine.cancel(2, &mut sink).is_err());
+    let (mut node, peer) = engine_that_exposes();
+    node.transport.answers = [Sent::Full].into();
+    node.post(large_send_request(peer, 1, Level::Inject));
+    node.cancel(1).unwrap();
+    node.post(large_send_request(peer, 2, Level::Inject));
+    assert!(node.cancel(2).is_err());
     assert_eq!(
-        (transport.exposed.len(), offered_ops(&transport).len()),
+        (node.transport.exposed.len(), offered_ops(&node.transport).len()),
         (2, 1),
         "each was exposed for itself"
     );
-    assert_eq!(ended_errors(&sink), [(1, Errno::ECANCELED)]);
-    deliver_header(&mut engine, &mut sink, LINK, clear_header(offered_ops(&transport)[0]));
-    assert!(engine.cancel(2, &mut sink).is_err());
-}
-
-#[test]
-fn send_fails_with_efault_if_the_peer_cannot_read_its_memory() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-    let silent = large_send_request(peer, 1, Level::Inject).signalled(Signalled::No);
-    engine.post_request(silent, &mut transport, &mut sink).unwrap();
-    let op = offered_ops(&transport)[0];
-    deliver_header(&mut engine, &mut sink, LINK, Header::Done { op, fault: true });
-    assert_eq!(ended_errors(&sink), [(1, Errno::EFAULT)]);
-    engine.transmit(&mut transport, &mut sink);
-    assert!(transport.closed.is_empty(), "the link is sound");
+    assert_eq!(ended_errors(&node.sink), [(1, Errno::ECANCELED)]);
+    let op = offered_ops(&node.transport)[0];
+    node.header(LINK, clear_header(op));
+    assert!(node.cancel(2).is_err());
 }
 
 #[test]
 fn acknowledgements_do_not_count_offers() {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
+    let (mut node, peer) = engine_that_exposes();
     let small = |context| send_request(peer, b"small", context).level(Level::Transmit);
-    engine.post_request(small(1), &mut transport, &mut sink).unwrap();
-    engine.post_request(large_send_request(peer, 2, Level::Transmit), &mut transport, &mut sink).unwrap();
-    engine.post_request(small(3), &mut transport, &mut sink).unwrap();
-    deliver_header(&mut engine, &mut sink, LINK, Header::Ack { received: 2 });
-    assert_eq!(sink.ended_contexts(), [1, 3]);
+    node.post(small(1));
+    node.post(large_send_request(peer, 2, Level::Transmit));
+    node.post(small(3));
+    node.header(LINK, Header::Ack { received: 2 });
+    assert_eq!(node.ended_contexts(), [1, 3]);
     // A payload that is partly written does not count as a message either.
-    deliver_header(&mut engine, &mut sink, LINK, clear_header(offered_ops(&transport)[0]));
-    transport.answers = [Sent::Partial(1)].into();
-    engine.transmit(&mut transport, &mut sink);
-    deliver_header(&mut engine, &mut sink, LINK, Header::Ack { received: 2 });
-    assert!(ended_errors(&sink).is_empty());
-    deliver_header(&mut engine, &mut sink, LINK, Header::Ack { received: 3 });
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!(ended_errors(&sink), [(2, Errno::EPROTO)]);
+    let op = offered_ops(&node.transport)[0];
+    node.header(LINK, clear_header(op));
+    node.transport.answers = [Sent::Partial(1)].into();
+    node.transmit();
+    node.header(LINK, Header::Ack { received: 2 });
+    assert!(ended_errors(&node.sink).is_empty());
+    node.header(LINK, Header::Ack { received: 3 });
+    node.transmit();
+    assert_eq!(ended_errors(&node.sink), [(2, Errno::EPROTO)]);
 }
 
 #[test]
 fn connecting_link_that_took_an_offer_stays_in_use() {
-    let mut engine = Engine::new(untimed_config());
-    let (mut transport, mut sink) =
-        (Scripted { pull_min_bytes: Some(10), ..Scripted::default() }, Recorder::default());
-    let peer = engine.intern_peer(address(2));
-    engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::up(address(2), 1));
-    engine.post_request(send_request(peer, b"after it", 2), &mut transport, &mut sink).unwrap();
-    assert!(transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
+    let mut node = Node::new(untimed_config());
+    node.transport.pull_min_bytes = Some(10);
+    let peer = node.engine.intern_peer(address(2));
+    node.post(large_send_request(peer, 1, Level::Inject));
+    node.link_up(LINK, 2, 1);
+    node.post(send_request(peer, b"after it", 2));
+    assert!(node.transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
 }
 
 /// Returns an engine with four sends, each in another state of a rendezvous. The send with the
 /// context 1 is offered. The payload of the others is requested (2), sent (3), or sent in part (4).
-fn engine_with_sends_in_every_state() -> (Engine, PeerId, Scripted, Recorder) {
-    let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
+fn engine_with_sends_in_every_state() -> (Node, PeerId) {
+    let (mut node, peer) = engine_that_exposes();
     for context in 1..=4 {
-        engine
-            .post_request(large_send_request(peer, context, Level::Delivery), &mut transport, &mut sink)
-            .unwrap();
+        node.post(large_send_request(peer, context, Level::Delivery));
     }
-    let ops = offered_ops(&transport);
+    let ops = offered_ops(&node.transport);
     for (op, answer) in [(ops[2], Sent::Whole), (ops[3], Sent::Partial(4))] {
-        deliver_header(&mut engine, &mut sink, LINK, clear_header(op));
-        transport.answers = [answer].into();
-        engine.transmit(&mut transport, &mut sink);
+        node.header(LINK, clear_header(op));
+        node.transport.answers = [answer].into();
+        node.transmit();
     }
-    deliver_header(&mut engine, &mut sink, LINK, clear_header(ops[1]));
-    assert_eq!((engine.outstanding_transmits(), sink.ended.len()), (4, 0));
-    (engine, peer, transport, sink)
-}
-
-#[test]
-fn link_down_fails_each_offered_send_once() {
-    let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(RESET));
-    assert_eq!(ended_errors(&sink), [1, 2, 3, 4].map(|context| (context, Errno::ECONNRESET)));
-    engine.transmit(&mut transport, &mut sink);
-    assert_eq!((engine.outstanding_transmits(), engine.has_unsent(), sink.ended.len()), (0, false, 4));
+    node.header(LINK, clear_header(ops[1]));
+    assert_eq!((node.outstanding_transmits(), node.sink.ended.len()), (4, 0));
+    (node, peer)
 }
 
 /// A sink. For each operation that ends, it records how many links were closed before.
@@ -292,43 +261,46 @@ impl Sink for Watching {
 
 #[test]
 fn exposed_memory_is_returned_only_after_link_close() {
-    type Way = fn(&mut Engine, &mut Recorder);
-    let broken_protocol: Way = |engine, sink| {
-        deliver_header(engine, sink, LINK, Header::Ack { received: 99 });
+    type Way = fn(&mut Node);
+    let broken_protocol: Way = |node| {
+        node.header(LINK, Header::Ack { received: 99 });
     };
-    let lost_second_link: Way = |engine, sink| {
-        let mut arrivals = engine.arrivals(sink);
-        arrivals.link_event(LinkId(8), LinkEvent::up(address(2), 1));
-        arrivals.link_event(LinkId(8), LinkEvent::Down(RESET));
+    let lost_second_link: Way = |node| {
+        node.link_up(LinkId(8), 2, 1);
+        node.link_down(LinkId(8), RESET);
     };
-    let new_instance: Way = |engine, sink| {
-        engine.arrivals(sink).link_event(LinkId(8), LinkEvent::up(address(2), 2));
+    let new_instance: Way = |node| {
+        node.link_up(LinkId(8), 2, 2);
         [0, REPLACED_LINK_IDLE_MAX_MS, REPLACED_LINK_IDLE_MAX_MS + TIMEOUT_GRACE_MS]
             .into_iter()
-            .for_each(|ms| engine.advance_time(Moment::from_ms(ms), sink));
+            .for_each(|ms| node.advance_time(Moment::from_ms(ms)));
     };
     for way in [broken_protocol, lost_second_link, new_instance] {
-        let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
-        way(&mut engine, &mut sink);
-        assert_eq!((sink.ended.len(), engine.outstanding_transmits()), (0, 4), "the transport does not know");
-        let mut watching = Watching { closes: transport.closes.clone(), seen: Vec::new() };
-        engine.transmit(&mut transport, &mut watching);
-        assert_eq!((watching.seen, &transport.closed[..]), (vec![1; 4], &[(LINK, Close::Abort)][..]));
-        assert_eq!((engine.outstanding_transmits(), engine.has_unsent()), (0, false));
+        let (mut node, _) = engine_with_sends_in_every_state();
+        way(&mut node);
+        assert_eq!(
+            (node.sink.ended.len(), node.outstanding_transmits()),
+            (0, 4),
+            "the transport does not know"
+        );
+        let mut watching = Watching { closes: node.transport.closes.clone(), seen: Vec::new() };
+        node.engine.transmit(&mut node.transport, &mut watching);
+        assert_eq!((watching.seen, &node.transport.closed[..]), (vec![1; 4], &[(LINK, Close::Abort)][..]));
+        assert_eq!((node.outstanding_transmits(), node.has_unsent()), (0, false));
 
         // The transport may report the link as down before the engine closes it.
-        let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
-        way(&mut engine, &mut sink);
-        engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
-        assert_eq!((sink.ended.len(), engine.outstanding_transmits()), (4, 0));
-        engine.transmit(&mut transport, &mut sink);
-        assert!(transport.closed.is_empty());
+        let (mut node, _) = engine_with_sends_in_every_state();
+        way(&mut node);
+        node.link_down(LINK, LinkError::Closed);
+        assert_eq!((node.sink.ended.len(), node.outstanding_transmits()), (4, 0));
+        node.transmit();
+        assert!(node.transport.closed.is_empty());
 
         // Closing the endpoint also closes links that the engine has ended.
-        let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
-        way(&mut engine, &mut sink);
-        engine.close_links(&mut transport);
-        assert_eq!(transport.closed[0], (LINK, Close::Abort));
+        let (mut node, _) = engine_with_sends_in_every_state();
+        way(&mut node);
+        node.engine.close_links(&mut node.transport);
+        assert_eq!(node.transport.closed[0], (LINK, Close::Abort));
     }
 }
 
@@ -351,42 +323,46 @@ fn invalid_answer_to_an_offered_message_ends_the_link() {
         ("asks for what it was sent", |ops| vec![clear_header(ops[2])]),
     ];
     for (what, headers) in cases {
-        let (mut engine, _, mut transport, mut sink) = engine_with_sends_in_every_state();
-        let headers = headers(&offered_ops(&transport));
+        let (mut node, _) = engine_with_sends_in_every_state();
+        let headers = headers(&offered_ops(&node.transport));
         let (last, before) = headers.split_last().unwrap();
         for header in before {
-            deliver_header(&mut engine, &mut sink, LINK, *header);
+            node.header(LINK, *header);
         }
-        assert!(ended_errors(&sink).is_empty());
-        deliver_header(&mut engine, &mut sink, LINK, *last);
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!(transport.closed, [(LINK, Close::Abort)], "{what}");
-        assert!(ended_errors(&sink).iter().all(|(_, errno)| *errno == Errno::EPROTO), "{what}");
-        assert_eq!((sink.ended.len(), engine.outstanding_transmits()), (4, 0), "{what}");
+        assert!(ended_errors(&node.sink).is_empty());
+        node.header(LINK, *last);
+        node.transmit();
+        assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "{what}");
+        assert!(ended_errors(&node.sink).iter().all(|(_, errno)| *errno == Errno::EPROTO), "{what}");
+        assert_eq!((node.sink.ended.len(), node.outstanding_transmits()), (4, 0), "{what}");
     }
 }
 
 #[test]
 fn answer_to_offer_of_another_link_or_to_eager_send_ends_the_link() {
     for header in [clear_header, done_header] {
-        let (mut engine, peer, mut transport, mut sink) = engine_that_exposes();
-        engine.arrivals(&mut sink).link_event(LinkId(8), LinkEvent::up(address(3), 3));
-        engine.post_request(large_send_request(peer, 1, Level::Inject), &mut transport, &mut sink).unwrap();
-        let op = offered_ops(&transport)[0];
-        deliver_header(&mut engine, &mut sink, LinkId(8), header(op));
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!((&transport.closed[..], sink.ended.len()), (&[(LinkId(8), Close::Abort)][..], 0));
+        let (mut node, peer) = engine_that_exposes();
+        node.link_up(LinkId(8), 3, 3);
+        node.post(large_send_request(peer, 1, Level::Inject));
+        let op = offered_ops(&node.transport)[0];
+        node.header(LinkId(8), header(op));
+        node.transmit();
+        assert_eq!(
+            (&node.transport.closed[..], node.sink.ended.len()),
+            (&[(LinkId(8), Close::Abort)][..], 0)
+        );
 
         let eager = send_request(peer, b"eager", 2).level(Level::Delivery);
-        engine.post_request(eager, &mut transport, &mut sink).unwrap();
-        let eager = engine
+        node.post(eager);
+        let eager = node
+            .engine
             .initiator
             .sends()
             .find(|(_, send)| send.context == 2)
             .map(|(id, _)| op_number_of(id))
             .unwrap();
-        deliver_header(&mut engine, &mut sink, LINK, header(eager));
-        engine.transmit(&mut transport, &mut sink);
-        assert_eq!((transport.closed.len(), sink.ended.len()), (2, 2));
+        node.header(LINK, header(eager));
+        node.transmit();
+        assert_eq!((node.transport.closed.len(), node.sink.ended.len()), (2, 2));
     }
 }

@@ -5,16 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::{hint, slice, thread};
 
 use super::*;
-use crate::connection::EndpointRole;
-use crate::operation::{PeekAction, PeekRequest};
-use crate::shared_receiver::{MemberId, SharedReceiver};
-use crate::wire::{HandshakeHeader, HandshakeStep, RmaKind};
 
 mod leaving;
 mod random;
 
 const BUDGET_BYTES: usize = 1 << 20;
-const LINK: LinkId = LinkId(7);
 
 /// An engine that shares a receiver. It has a link to the peer at port 2.
 struct Member {
@@ -111,7 +106,7 @@ fn message_completes_at_its_member() {
     assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec())), (3, Ok(b"due".to_vec()))]);
     assert!(!shared.has_mail_for_members(), "each has done its own");
     second.progress();
-    assert!(sent_headers_since(&second.transport, 0).contains(&Header::Matched { number: 2 }));
+    assert!(second.transport.headers_since(0).contains(&Header::Matched { number: 2 }));
     assert_eq!(second.sink.counted, [(CounterEvents::RECV, true); 2]);
 }
 
@@ -130,7 +125,7 @@ fn post_matching_other_members_message_is_completed_by_that_member() {
     second.progress();
     assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec()))]);
     assert_eq!(second.sink.counted, [(CounterEvents::RECV, true)]);
-    assert!(sent_headers_since(&second.transport, 0).contains(&Header::Matched { number: 1 }));
+    assert!(second.transport.headers_since(0).contains(&Header::Matched { number: 1 }));
     first.progress();
     assert!(first.take_ended().is_empty() && first.transport.sent.is_empty());
 }
@@ -278,44 +273,6 @@ fn reports_without_members_wait_for_one() {
 }
 
 #[test]
-fn cancel_without_members_is_counted_by_the_first() {
-    let shared = SharedReceiver::new(2, BUDGET_BYTES);
-    shared.post_receive(None, receive_request(8, 1)).unwrap();
-    assert!(shared.cancel(1));
-    let mut members = [Member::join(&shared), Member::join(&shared)];
-    members.iter_mut().for_each(Member::progress);
-    assert_eq!(members[0].sink.counted, [(CounterEvents::RECV, false)]);
-    assert!(members[1].sink.counted.is_empty());
-}
-
-#[test]
-fn cancel_that_a_leaving_member_was_to_report_is_reported_by_another() {
-    let (shared, mut first, mut second) = two_members();
-    first.sink.room = 0;
-    for context in [1, 2, 3] {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
-    second.receive_frame(&untagged_header(3), b"two");
-    first.receive_frame(&untagged_header(3), b"one");
-    // The first cancelled receive was counted, but its report found no room. The member does not
-    // know of the second cancelled receive yet.
-    for context in [3, 4] {
-        shared.post_receive(None, receive_request(8, context + 1)).unwrap();
-        assert!(shared.cancel(context));
-        if context == 3 {
-            first.progress();
-        }
-    }
-    shared.take_members_with_mail();
-    first.engine.leave_shared_receiver(&mut first.sink);
-    assert_eq!(shared.take_members_with_mail(), [second.id]);
-    second.progress();
-    let cancelled = |context| (context, Err(OperationError::Cancelled));
-    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec())), cancelled(3), cancelled(4)]);
-    assert_eq!(first.sink.counted.len() + second.sink.counted.len(), 4, "each is counted once");
-}
-
-#[test]
 fn deferred_work_that_a_leaving_member_was_to_record_is_recorded_by_another() {
     let (shared, mut first, mut second) = two_members();
     second.receive_frame(&untagged_header(3), b"two");
@@ -433,7 +390,7 @@ fn offer_is_fetched_by_its_member() {
     assert!(first.transport.pulled.is_empty(), "it is not its link");
     second.progress();
     assert_eq!(second.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
-    assert!(sent_headers_since(&second.transport, 0).contains(&Header::Done { op: 3, fault: false }));
+    assert!(second.transport.headers_since(0).contains(&Header::Done { op: 3, fault: false }));
 }
 
 #[test]
@@ -542,7 +499,7 @@ fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
     assert_eq!(sink.told.ended_contexts(), [1, 2]);
     assert_eq!(sink.told.counted, [(CounterEvents::RECV, true); 2]);
     let matched = [1, 2].map(|number| Header::Matched { number });
-    assert_eq!(sent_headers_since(&second.transport, 0), matched);
+    assert_eq!(second.transport.headers_since(0), matched);
 }
 
 #[test]

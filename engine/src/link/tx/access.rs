@@ -33,14 +33,6 @@ impl LinkAccess {
     }
 }
 
-#[cfg(test)]
-impl LinkAccess {
-    /// Returns a write of one byte.
-    pub(crate) const fn make_write(cost_bytes: u64) -> LinkAccess {
-        LinkAccess { class: OpClass::Write, len_bytes: 1, cost_bytes, fetched_bytes: 0 }
-    }
-}
-
 impl LinkTx {
     /// Whether the link may begin to take an access.
     #[inline]

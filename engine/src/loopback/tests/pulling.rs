@@ -76,25 +76,6 @@ fn faults_allowing_pulls() -> Faults {
 }
 
 #[test]
-fn pull_reads_any_range_of_exposed_memory_and_faults_elsewhere() {
-    let mut linked = Linked::new(faults_allowing_pulls());
-    let remotes = [linked.expose_in_two_slices(b"0123456789"), linked.expose_in_two_slices(b"other")];
-    assert_eq!(linked.pull_into_two_slices(&remotes[0], 0, 10), (Pull::Done, b"0123456789".to_vec()));
-    assert_eq!(linked.pull_into_two_slices(&remotes[0], 3, 4), (Pull::Done, b"3456".to_vec()));
-    assert_eq!(linked.pull_into_two_slices(&remotes[1], 5, 0), (Pull::Done, Vec::new()));
-    for (offset_bytes, count_bytes) in [(0, 11), (7, 4), (11, 0), (u64::MAX, 1)] {
-        assert_eq!(linked.pull_into_two_slices(&remotes[0], offset_bytes, count_bytes).0, Pull::Fault);
-    }
-    for nonsense in [&b""[..], b"short", &[0xff; 8], &[1; 64]] {
-        assert_eq!(linked.pull_into_two_slices(&RemotePayload::new(nonsense).unwrap(), 0, 1).0, Pull::Fault);
-    }
-    // Neither the exposing side nor another link can use the description.
-    let mut own = [0; 5];
-    let mut into = [IoSliceMut::new(&mut own)];
-    assert_eq!(linked.exposer.pull(linked.to_puller, &remotes[1], 0, &mut into), Pull::Fault);
-}
-
-#[test]
 fn pull_setting_of_network_applies_to_new_links_only() {
     let mut linked = Linked::new(Faults::default());
     assert_eq!(linked.exposer.caps(linked.to_puller).pull_min_bytes, usize::MAX);

@@ -100,16 +100,6 @@ fn notice_outlives_its_link() {
 }
 
 #[test]
-fn kept_notice_is_received_after_the_connection_has_ended() {
-    let (mut receiver, mut asked) = receiver_with_link();
-    deliver_notice(&mut receiver, LINK, 70, &mut asked);
-    receiver.fail_all_and_close(Some(PEER), &RESET, &mut asked);
-    receiver.post(receive_request(8, 1), &mut asked).unwrap();
-    assert_eq!(take_contexts_and_data(&mut asked), [(1, Some(70))]);
-    assert!(receiver.post(receive_request(8, 2), &mut asked).is_err());
-}
-
-#[test]
 fn notice_uses_no_byte_of_a_multi_receive_buffer() {
     for posted_first in [true, false] {
         let (mut receiver, mut asked) = receiver_with_link();
@@ -234,18 +224,6 @@ fn deferred_receive_ends_with_a_notice() {
     assert_eq!(asked.works, [(1, true)]);
     assert_eq!(asked.counted, [(CounterEvents::RECV, true)]);
     assert_eq!(take_contexts_and_data(&mut asked), [(101, Some(70))]);
-}
-
-#[test]
-fn notice_takes_no_cancelled_receive() {
-    let (mut receiver, mut asked) = receiver_with_link();
-    for context in [1, 2] {
-        receiver.post(receive_request(8, context), &mut asked).unwrap();
-    }
-    assert!(receiver.cancel(CancelKey::Context(1), &mut asked));
-    assert_eq!(asked.take_ended(), [(1, Err(OperationError::Cancelled))]);
-    deliver_notice(&mut receiver, LINK, 70, &mut asked);
-    assert_eq!(take_contexts_and_data(&mut asked), [(2, Some(70))]);
 }
 
 #[test]

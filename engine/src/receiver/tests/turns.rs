@@ -79,36 +79,6 @@ fn receives_complete_as_their_payload_arrives_unless_order_is_kept() {
 }
 
 #[test]
-fn fetches_that_end_out_of_order_complete_in_match_order() {
-    let (mut receiver, mut asked) = receiver_in_order();
-    post_all(&mut receiver, 1..=2, &mut asked);
-    deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
-    deliver_offer(&mut receiver, LINK, 8, 4, &mut asked);
-    pull_all_with(&mut receiver, Pull::Refused, &mut asked);
-    for (op, bytes) in [(8, &b"late"[..]), (7, b"first")] {
-        assert!(asked.ended.is_empty());
-        assert!(receiver.begin_data_if_requested(LINK, op, bytes.len() as u64));
-        receiver.put_payload(LINK, bytes, &mut asked);
-    }
-    assert_eq!(asked.take_ended(), [(1, Ok(b"first".to_vec())), (2, Ok(b"late".to_vec()))]);
-}
-
-#[test]
-fn receives_of_unexpected_messages_complete_in_match_order() {
-    let (mut receiver, mut asked) = receiver_in_order();
-    deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
-    deliver_eager_message(&mut receiver, LINK, b"whole", &mut asked);
-    receiver.begin_message(LINK, &make_message(5, AwaitedReply::Nothing), &mut asked).unwrap();
-    receiver.put_payload(LINK, b"in ", &mut asked);
-    post_all(&mut receiver, 1..=3, &mut asked);
-    receiver.put_payload(LINK, b"on", &mut asked);
-    assert!(asked.ended.is_empty());
-    pull_all_with(&mut receiver, Pull::Done, &mut asked);
-    let ended = [(1, Ok(fetched_payload(5))), (2, Ok(b"whole".to_vec())), (3, Ok(b"in on".to_vec()))];
-    assert_eq!(asked.take_ended(), ended);
-}
-
-#[test]
 fn claimed_message_has_its_turn_when_it_is_received() {
     let (mut receiver, mut asked) = receiver_in_order();
     deliver_eager_message(&mut receiver, LINK, b"claimed", &mut asked);
@@ -181,30 +151,6 @@ fn link_end_fails_fetches_and_completes_received_messages_in_order() {
 }
 
 #[test]
-fn fetch_that_faults_fails_in_its_turn() {
-    let (mut receiver, mut asked) = receiver_in_order();
-    post_all(&mut receiver, 1..=3, &mut asked);
-    deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
-    deliver_offer(&mut receiver, LINK, 8, 5, &mut asked);
-    deliver_eager_message(&mut receiver, LINK, b"behind", &mut asked);
-    receiver.set_pull_step_max_bytes(1);
-    // Only the first pull succeeds, so the second fetch faults.
-    let mut is_first = true;
-    let give = |_, _: &RemotePayload, _, into: &mut [IoSliceMut<'_>]| {
-        into[0].fill(b'f');
-        if std::mem::take(&mut is_first) { Pull::Done } else { Pull::Fault }
-    };
-    receiver.pull_payloads(|_| true, give, &mut asked);
-    assert_eq!((asked.ended.len(), receiver.fetches_len()), (0, 1));
-    for _ in 1..5 {
-        assert!(asked.ended.is_empty());
-        pull_all_with(&mut receiver, Pull::Done, &mut asked);
-    }
-    let ended = [(1, Ok(fetched_payload(5))), (2, Err(OperationError::Fault)), (3, Ok(b"behind".to_vec()))];
-    assert_eq!(asked.take_ended(), ended);
-}
-
-#[test]
 fn members_of_a_shared_receiver_have_turns_of_their_own() {
     let mut receiver = Receiver::new(64, BUDGET_BYTES);
     let mut asked = EffectsRecorder::default();
@@ -224,22 +170,6 @@ fn members_of_a_shared_receiver_have_turns_of_their_own() {
     assert_eq!(asked.take_ended(), [(4, Ok(b"other".to_vec())), (5, Err(cut))]);
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!(asked.take_ended(), [(1, Err(RESET)), (2, Ok(b"waits".to_vec()))]);
-    assert_eq!(receiver.outstanding_receives(), 0);
-}
-
-#[test]
-fn buffer_is_released_by_its_last_message_in_order() {
-    let (mut receiver, mut asked) = receiver_in_order();
-    receiver.post_multi_receive(receive_request(40, 1), 16, None, &mut asked).unwrap();
-    deliver_offer(&mut receiver, LINK, 7, 16, &mut asked);
-    deliver_eager_message(&mut receiver, LINK, b"fills the buffer", &mut asked);
-    assert!(asked.ended.is_empty());
-    pull_all_with(&mut receiver, Pull::Done, &mut asked);
-    let flags: Vec<CompletionFlags> = asked.ended.iter().map(|ended| ended.as_ref().unwrap().flags).collect();
-    assert_eq!(flags.len(), 2);
-    assert!(
-        !flags[0].contains(CompletionFlags::MULTI_RECV) && flags[1].contains(CompletionFlags::MULTI_RECV)
-    );
     assert_eq!(receiver.outstanding_receives(), 0);
 }
 

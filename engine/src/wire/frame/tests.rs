@@ -235,16 +235,6 @@ fn sample_headers_with_any_changed_byte_are_refused() {
 }
 
 #[test]
-fn incomplete_header_awaits_more_bytes() {
-    for header in sample_headers() {
-        let bytes = encoded_header(&header);
-        for end in 0..bytes.len() {
-            assert_eq!(parse(&bytes[..end]), Ok(None), "{header:?} cut at {end}");
-        }
-    }
-}
-
-#[test]
 fn longest_message_is_accepted() {
     let longest = Message::of_len(MESSAGE_MAX_BYTES);
     let bytes = encoded_header(&Header::Message(longest));

@@ -1,157 +1,21 @@
 //! Tests of connections over links that cut and delay bytes and break, and of endpoints that die.
 
-use std::sync::Arc;
-
-use super::super::over_loopback::{PASSES_MAX, SIZES, pattern};
-use super::super::rma::rma_request;
+use super::super::over_loopback::{PASSES_MAX, pattern};
 use super::*;
-use crate::address::AddressFormat;
-use crate::loopback::{Faults, LoopbackTransport, Network};
-use crate::operation::RmaLocal;
-use crate::region::{Region, RegionAttr};
-use crate::transport::Provider;
 
-/// An endpoint on a loopback network.
-struct Node {
-    engine: Engine,
-    transport: LoopbackTransport,
-    sink: Recorder,
+type Node = crate::engine::tests::Node<LoopbackTransport>;
+
+fn open(network: &Network, instance: u64, role: EndpointRole) -> Node {
+    Node::open(network, instance, Config { role, ..untimed_config() })
 }
 
-impl Node {
-    fn open(network: &Network, instance: u64, role: EndpointRole) -> Node {
-        Node {
-            engine: Engine::new(Config { role, ..untimed_config() }),
-            transport: network.open(AddressFormat::SockaddrIn.wildcard(), instance).unwrap(),
-            sink: Recorder::default(),
-        }
-    }
-
-    fn progress(&mut self) {
-        self.transport.receive(16, &mut self.engine.arrivals(&mut self.sink));
-        self.engine.transmit(&mut self.transport, &mut self.sink);
-        self.transport.flush();
-        self.engine.deliver_held(&mut self.sink);
-    }
-
-    fn connect(&mut self, to: Address, number: u64, data: &[u8]) {
-        let Node { engine, transport, sink } = self;
-        engine.connect(to, number, data, None, transport, sink).unwrap();
-        transport.flush();
-    }
-
-    fn accept(&mut self, request: &Request, data: &[u8]) {
-        self.engine.accept(request.from, data, &mut self.transport).unwrap();
-    }
-
-    fn shutdown(&mut self) {
-        let Node { engine, transport, sink } = self;
-        engine.shutdown(transport, sink).unwrap();
-        transport.flush();
-    }
-
-    fn send(&mut self, message: Vec<u8>, context: u64) {
-        let to = self.engine.connected_peer().unwrap().unwrap();
-        let source = Source::owned(Bytes::from(message));
-        let request = send_request(to, b"", context).source(source).level(Level::Delivery);
-        let Node { engine, transport, sink } = self;
-        engine.post_request(request, transport, sink).unwrap();
-        transport.flush();
-    }
-
-    /// Removes and returns the oldest event of the connection. There must be one.
-    fn take_event(&mut self) -> ConnectionReport {
-        self.sink.events.remove(0)
-    }
+fn connect(node: &mut Node, to: Address, number: u64, data: &[u8]) {
+    node.engine.connect(to, number, data, None, &mut node.transport, &mut node.sink).unwrap();
+    node.transport.flush();
 }
 
-/// Makes passes over all nodes, one after the other, until `done` returns true.
-fn progress_until(nodes: &mut [&mut Node], mut done: impl FnMut(&[&mut Node]) -> bool) {
-    for _ in 0..PASSES_MAX {
-        if done(nodes) {
-            return;
-        }
-        nodes.iter_mut().for_each(|node| node.progress());
-    }
-    panic!("no end in sight");
-}
-
-/// Makes passes until each of these nodes has an event of its connection.
-fn progress_until_events(nodes: &mut [&mut Node], of: &[usize]) {
-    progress_until(nodes, |nodes| of.iter().all(|&node| !nodes[node].sink.events.is_empty()));
-}
-
-/// Returns a requester, and the endpoint that has accepted it.
-fn connect_pair(network: &Network, seed: u64) -> (Node, Node) {
-    let mut listener = Node::open(network, 1, EndpointRole::Passive);
-    let mut requester = Node::open(network, 2, EndpointRole::Connected);
-    let mut acceptor = Node::open(network, 3, EndpointRole::Connected);
-    listener.engine.listen(Some(4)).unwrap();
-    let (asks, answers) = (pattern(seed, 256), pattern(!seed, (seed % 257) as usize));
-    requester.connect(listener.transport.address(), seed, &asks);
-    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[0]);
-    let ConnectionReport::Requested(request) = listener.take_event() else { panic!("it was asked") };
-    assert_eq!((&*request.data, request.from.address), (&asks[..], requester.transport.address()));
-    listener.engine.mark_request_being_accepted(request.id);
-    acceptor.accept(&request, &answers);
-    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[1, 2]);
-    assert_eq!(requester.take_event(), ConnectionReport::Connected { data: answers.into() });
-    assert_eq!(acceptor.take_event(), ConnectionReport::Connected { data: Box::default() });
-    progress_until_events(&mut [&mut listener, &mut requester, &mut acceptor], &[2]);
-    assert_eq!(acceptor.take_event(), ConnectionReport::Confirmed);
-    listener.engine.end_accepted_request(request.id, &mut listener.transport, &mut listener.sink);
-    (requester, acceptor)
-}
-
-#[test]
-fn connection_carries_messages_and_rma_until_shutdown() {
-    for seed in 0..20 {
-        let network = Network::new(seed, Faults::choppy());
-        let (mut a, mut b) = connect_pair(&network, seed);
-        let access_rights = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let attr = RegionAttr { key: 7, access: access_rights, base_address: 0 };
-        let region: Arc<Region> = b.engine.target.regions().add(Region::owned(8, attr).unwrap()).unwrap();
-        for (context, len) in (0..).zip(SIZES) {
-            a.send(pattern(context, len), context);
-            b.engine.post_receive(receive_request(len, 100 + context), &mut b.sink).unwrap();
-            b.send(pattern(context, len), 200 + context);
-            a.engine.post_receive(receive_request(len, 300 + context), &mut a.sink).unwrap();
-        }
-        let to = a.engine.connected_peer().unwrap().unwrap();
-        let local = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"directly")), data: None };
-        let request = rma_request(to, local, 99).key(7).address(0);
-        a.engine.post_request(request, &mut a.transport, &mut a.sink).unwrap();
-        a.transport.flush();
-        progress_until(&mut [&mut a, &mut b], |nodes| {
-            nodes[0].sink.ended.len() == 2 * SIZES.len() + 1 && nodes[1].sink.ended.len() == 2 * SIZES.len()
-        });
-        assert!(
-            a.sink.take_ended().iter().all(Result::is_ok) && b.sink.take_ended().iter().all(Result::is_ok)
-        );
-        let mut written = [0; 8];
-        region.read_at(0, &mut written).unwrap();
-        assert_eq!(&written, b"directly");
-        // Messages that were sent before the shutdown arrive before it.
-        let to = b.engine.connected_peer().unwrap().unwrap();
-        b.engine.post_request(send_request(to, b"last words", 1), &mut b.transport, &mut b.sink).unwrap();
-        let was_taken = !b.sink.ended.is_empty();
-        b.shutdown();
-        if seed % 2 == 0 {
-            a.shutdown();
-        }
-        progress_until_events(&mut [&mut a, &mut b], &[0, 1]);
-        assert_eq!(
-            (a.take_event(), b.take_event()),
-            (
-                ConnectionReport::Shutdown(ConnectionEnd::Closed),
-                ConnectionReport::Shutdown(ConnectionEnd::Closed)
-            )
-        );
-        if seed % 2 == 1 && was_taken {
-            a.engine.post_receive(receive_request(16, 2), &mut a.sink).unwrap();
-            assert_eq!(received_bytes(&a.sink.ended[0]), b"last words", "seed {seed}");
-        }
-    }
+fn accept(node: &mut Node, request: &Request, data: &[u8]) {
+    node.engine.accept(request.from, data, &mut node.transport).unwrap();
 }
 
 #[test]
@@ -159,19 +23,21 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
     let mut connections = 0;
     for seed in 0..300 {
         let network = Network::new(seed, Faults::nasty());
-        let mut listener = Node::open(&network, 1, EndpointRole::Passive);
-        let mut requester = Node::open(&network, 2, EndpointRole::Connected);
-        let mut acceptor = Node::open(&network, 3, EndpointRole::Connected);
+        let mut listener = open(&network, 1, EndpointRole::Passive);
+        let mut requester = open(&network, 2, EndpointRole::Connected);
+        let mut acceptor = open(&network, 3, EndpointRole::Connected);
         listener.engine.listen(Some(1)).unwrap();
-        requester.connect(listener.transport.address(), seed, &pattern(seed, 200));
+        connect(&mut requester, listener.transport.address(), seed, &pattern(seed, 200));
         let mut request = None;
         let mut connected = [false; 2];
         let mut ended = [false; 2];
         for _ in 0..PASSES_MAX {
-            [&mut listener, &mut requester, &mut acceptor].into_iter().for_each(Node::progress);
+            for node in [&mut listener, &mut requester, &mut acceptor] {
+                node.progress(16);
+            }
             if let Some(ConnectionReport::Requested(asked)) = listener.sink.events.pop() {
                 listener.engine.mark_request_being_accepted(asked.id);
-                acceptor.accept(&asked, b"welcome");
+                accept(&mut acceptor, &asked, b"welcome");
                 request = Some(asked);
             }
             for (n, node) in [&mut requester, &mut acceptor].into_iter().enumerate() {
@@ -213,13 +79,13 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
     for (victim, stage) in (0..3).flat_map(|victim| (0..40).map(move |stage| (victim, stage))) {
         let network = Network::new(stage, Faults::default());
         let mut nodes = [
-            Node::open(&network, 1, EndpointRole::Passive),
-            Node::open(&network, 2, EndpointRole::Connected),
-            Node::open(&network, 3, EndpointRole::Connected),
+            open(&network, 1, EndpointRole::Passive),
+            open(&network, 2, EndpointRole::Connected),
+            open(&network, 3, EndpointRole::Connected),
         ];
         nodes[0].engine.listen(Some(1)).unwrap();
         let to = nodes[0].transport.address();
-        nodes[1].connect(to, stage, b"please");
+        connect(&mut nodes[1], to, stage, b"please");
         let mut is_accepting = None;
         let mut events: [Vec<ConnectionReport>; 3] = Default::default();
         for turn in 0..500 {
@@ -228,7 +94,7 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
             }
             let turns = turn as usize;
             if turns % 3 != victim || turn < stage {
-                nodes[turns % 3].progress();
+                nodes[turns % 3].progress(16);
             }
             for (node, events) in nodes.iter_mut().zip(&mut events) {
                 events.append(&mut node.sink.events);
@@ -237,7 +103,7 @@ fn kill_during_connecting_leaves_no_endpoint_waiting() {
                 && let Some(ConnectionReport::Requested(request)) = events[0].first().cloned()
                 && (victim != 2 || turn < stage)
             {
-                nodes[2].accept(&request, b"");
+                accept(&mut nodes[2], &request, b"");
                 is_accepting = Some(request);
             }
             let is_settled =

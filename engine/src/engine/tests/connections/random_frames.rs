@@ -6,7 +6,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::tests::random_frames::header_of_any_form;
 
 /// The link that the endpoint makes, and two links that others make.
 const LINKS: [(LinkId, u16); 3] = [(OWN, 2), (LinkId(7), 3), (LinkId(8), 4)];
@@ -211,7 +210,7 @@ proptest! {
         ends_on_failure in any::<bool>(),
     ) {
         let role = if is_passive { EndpointRole::Passive } else { EndpointRole::Connected };
-        let (mut engine, transport, sink) = engine_with_role(role);
+        let Node { mut engine, transport, sink } = engine_with_role(role);
         if ends_on_failure && !is_passive {
             engine.end_connection_on_failure();
         }

@@ -1,7 +1,6 @@
 //! Tests of members that leave, and of the messages that they have received.
 
 use super::*;
-use crate::limits::{CREDIT_INITIAL_BYTES, DEFERRED_STEP_MAX_FETCHES};
 
 const CANCELLED: OperationError = OperationError::Cancelled;
 
@@ -86,7 +85,7 @@ fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
     second.receive_offer(3, 10);
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"x");
     second.engine.transmit(&mut second.transport, &mut second.sink);
-    assert!(sent_headers_since(&second.transport, 0).contains(&Header::Clear { op: 3, cannot_pull: true }));
+    assert!(second.transport.headers_since(0).contains(&Header::Clear { op: 3, cannot_pull: true }));
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"y");
     second.engine.leave_shared_receiver(&mut second.sink);
     // The requested data still arrives. A message arrives too, but the engine will not acknowledge
@@ -95,7 +94,7 @@ fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
     second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"z");
     second.progress();
     assert!(second.transport.closed.is_empty());
-    let told = sent_headers_since(&second.transport, 0);
+    let told = second.transport.headers_since(0);
     let acks: Vec<_> = told.iter().filter(|header| matches!(header, Header::Ack { .. })).collect();
     assert_eq!(acks, [&Header::Ack { received: 1 }, &Header::Ack { received: 2 }]);
 }
@@ -165,7 +164,7 @@ fn budget_of_leaving_member_goes_to_other_members() {
     assert_eq!(shared.take_members_with_mail(), [second.id], "it may be asleep");
     second.progress();
     assert!(!second.transport.pulled.is_empty());
-    let told = sent_headers_since(&second.transport, 0);
+    let told = second.transport.headers_since(0);
     assert!(told.iter().any(|header| matches!(header, Header::Credit { .. })), "{told:?}");
 }
 
