@@ -12,12 +12,9 @@ fn driver() -> Option<&'static Program> {
         "accelerators",
         "charm",
         "crates",
-        "mpi",
-        "mpich",
         "openshmem",
         "rpc",
         "tasks",
-        "triggers",
     ];
     DRIVER.get_or_init(|| Program::compile("driver", &sources)).as_ref()
 }
@@ -67,11 +64,6 @@ programs! {
     cart
     cart_rxm
     cart_sockets
-    ompi_mtl
-    ompi_btl
-    mpich
-    mpich_shared_contexts
-    intel_mpi
     charm
     nccl
     nccl_tcp
@@ -80,9 +72,6 @@ programs! {
     dma_libfabric
     dma_libfabric_bound
     libfabric_efa_rs
-    triggers
-    triggers_manual
-    triggers_polled
 }
 
 #[test]
