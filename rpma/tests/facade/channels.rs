@@ -55,14 +55,6 @@ pub(crate) fn main_queue_has_no_receives_beside_a_receive_queue(net: &Net) {
     }
 }
 
-pub(crate) fn main_queue_has_the_receives_without_a_receive_queue(net: &Net) {
-    let Pair { client, server, .. } = Pair::connect(net);
-    assert!(server.receive_completion_queue().is_none());
-    recv(&server, 1);
-    send(&client, 2);
-    expect_success(server.completion_queue(), Operation::Recv, 1);
-}
-
 pub(crate) fn next_fails_if_there_is_no_completion(net: &Net) {
     let Pair { client, server, .. } = Pair::connect(net);
     assert_eq!(client.completion_queue().next(), Err(Error::NoCompletion));
@@ -328,6 +320,25 @@ pub(crate) fn waits_fit_the_sharing_of_the_channel(net: &Net) {
     let receives = server.receive_completion_queue().unwrap();
     assert_ne!(main.fd().unwrap().as_raw_fd(), receives.fd().unwrap().as_raw_fd());
     assert_ne!(main, receives);
+}
+
+/// The peer posts no receive, so all messages wait at it.
+pub(crate) fn sends_are_posted_while_another_thread_reads_a_shared_channel(net: &Net) {
+    const SENDS: u64 = 2_000;
+    let Pair { client, server: _server, .. } =
+        Pair::connect_with(net, &shared_channel(), &ConnectionConfig::default());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for context in 0..SENDS {
+                while client.send(LocalSlice::EMPTY, Report::Always, context) == Err(Error::QueueFull) {
+                    thread::yield_now();
+                }
+            }
+        });
+        for context in 0..SENDS {
+            expect_success(client.completion_queue(), Operation::Send, context);
+        }
+    });
 }
 
 pub(crate) fn shared_channel_separates_failed_receives(net: &Net) {
