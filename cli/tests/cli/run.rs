@@ -265,14 +265,6 @@ fn missing_plugin_is_reported_with_its_directory() {
 }
 
 #[test]
-fn run_of_an_unknown_domain_is_refused() {
-    let complaint = "homespun: there is no domain token-ring, only auto, shm, tcp (ENODATA)\n";
-    let outcome = run(&["run", "--domain", "token-ring", "--", "env"]);
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", complaint));
-}
-
-#[test]
 fn missing_libfabric_is_a_warning_and_the_command_runs() {
     // The loader searches LD_LIBRARY_PATH first. It fails if the file there is not a library.
     let directory = tempfile::tempdir().expect("a temporary directory");

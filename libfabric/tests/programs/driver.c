@@ -234,11 +234,6 @@ void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *e
     MUST(fi_mr_enable(mr));
 }
 
-void *desc_of(const struct fi_info *info, struct fid_mr *mr)
-{
-    return info->domain_attr->mr_mode & FI_MR_LOCAL ? fi_mr_desc(mr) : NULL;
-}
-
 void close_session(struct session *session)
 {
     if (session->endpoint)

@@ -118,8 +118,6 @@ struct segment {
 uint64_t base_of(const struct fi_info *info, const void *memory);
 /* Binds a region to the endpoint where the provider wants that. */
 void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *endpoint);
-/* The descriptor of a region where the provider wants descriptors of local memory, else NULL. */
-void *desc_of(const struct fi_info *info, struct fid_mr *mr);
 /* Closes what is open, the endpoint first. */
 void close_session(struct session *session);
 

@@ -7,8 +7,6 @@
 PROGRAM(openshmem);
 PROGRAM(openshmem_contexts);
 PROGRAM(gasnet);
-PROGRAM(lci);
-PROGRAM(rofi);
 PROGRAM(mercury);
 PROGRAM(cart);
 HINTS(mercury_interface);
@@ -21,7 +19,6 @@ PROGRAM(nccl);
 PROGRAM(nixl);
 PROGRAM(dma_libfabric);
 void run_dma_libfabric_bound(struct fi_info *hints);
-PROGRAM(libfabric_efa_rs);
 HINTS(openshmem_manual);
 HINTS(openshmem_polled);
 
@@ -34,8 +31,6 @@ static const struct program PROGRAMS[] = {
     { "openshmem_polled", 3, NULL, "homespun", FI_VERSION(1, 5), openshmem_polled_hints, run_openshmem },
     { "openshmem_contexts", 2, NULL, "homespun", FI_VERSION(1, 5), openshmem_contexts_hints, run_openshmem_contexts },
     { "gasnet", 2, NULL, NULL, FI_VERSION(1, 5), gasnet_hints, run_gasnet },
-    { "lci", 2, NULL, NULL, FI_VERSION(1, 6), lci_hints, run_lci },
-    { "rofi", 2, NULL, NULL, FI_VERSION(1, 17), rofi_hints, run_rofi },
     { "mercury", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_hints, run_mercury },
     { "mercury_interface", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_interface_hints, run_mercury },
     { "mercury_rxm", 2, "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), mercury_rxm_hints, run_mercury },
@@ -50,5 +45,4 @@ static const struct program PROGRAMS[] = {
     { "nixl_sockets", 2, "sockets", NULL, FI_VERSION(1, 18), nixl_hints, run_nixl },
     { "dma_libfabric", 2, "tcp", "tcp", INSTALLED, dma_libfabric_hints, run_dma_libfabric },
     { "dma_libfabric_bound", 2, "tcp", "tcp", INSTALLED, dma_libfabric_hints, run_dma_libfabric_bound },
-    { "libfabric_efa_rs", 2, NULL, "homespun", INSTALLED, libfabric_efa_rs_hints, run_libfabric_efa_rs },
 };

@@ -7,15 +7,7 @@ use crate::Program;
 
 fn driver() -> Option<&'static Program> {
     static DRIVER: OnceLock<Option<Program>> = OnceLock::new();
-    let sources = [
-        "driver",
-        "accelerators",
-        "charm",
-        "crates",
-        "openshmem",
-        "rpc",
-        "tasks",
-    ];
+    let sources = ["driver", "accelerators", "charm", "crates", "openshmem", "rpc", "tasks"];
     DRIVER.get_or_init(|| Program::compile("driver", &sources)).as_ref()
 }
 
@@ -55,8 +47,6 @@ programs! {
     openshmem_polled
     openshmem_contexts
     gasnet
-    lci
-    rofi
     mercury
     mercury_interface
     mercury_rxm
@@ -71,7 +61,6 @@ programs! {
     nixl_sockets
     dma_libfabric
     dma_libfabric_bound
-    libfabric_efa_rs
 }
 
 #[test]
