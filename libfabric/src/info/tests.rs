@@ -46,18 +46,6 @@ fn round_trip_through_c(info: &Info) -> Info {
 }
 
 #[test]
-fn info_round_trips_through_c() {
-    let infos = getinfo(Some("127.0.0.1"), Some("7471"), InfoFlags::NUMERIC_HOST, None)
-        .expect("a loopback interface");
-    for info in &infos {
-        let mut expected = info.clone();
-        // The host fills in the provider's name.
-        expected.fabric.prov_name = None;
-        assert_eq!(round_trip_through_c(info), expected);
-    }
-}
-
-#[test]
 fn every_info_field_survives_a_round_trip_through_c() {
     let mut info = Info::default();
     let mut next = 1..;

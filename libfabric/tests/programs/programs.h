@@ -6,7 +6,6 @@
 
 PROGRAM(openshmem);
 PROGRAM(openshmem_contexts);
-PROGRAM(gasnet);
 PROGRAM(mercury);
 PROGRAM(cart);
 HINTS(mercury_interface);
@@ -14,9 +13,16 @@ HINTS(mercury_rxm);
 HINTS(mercury_sockets);
 HINTS(cart_rxm);
 HINTS(cart_sockets);
-PROGRAM(charm);
-PROGRAM(nccl);
 PROGRAM(nixl);
+HINTS(gasnet);
+HINTS(lci);
+HINTS(rofi);
+HINTS(charm);
+HINTS(libfabric_efa_rs);
+HINTS(nccl);
+HINTS(ompi_mtl);
+HINTS(ompi_btl);
+void run_hinted(struct fi_info *hints);
 PROGRAM(dma_libfabric);
 void run_dma_libfabric_bound(struct fi_info *hints);
 HINTS(openshmem_manual);
@@ -30,7 +36,6 @@ static const struct program PROGRAMS[] = {
     { "openshmem_manual", 3, NULL, "homespun", FI_VERSION(1, 5), openshmem_manual_hints, run_openshmem },
     { "openshmem_polled", 3, NULL, "homespun", FI_VERSION(1, 5), openshmem_polled_hints, run_openshmem },
     { "openshmem_contexts", 2, NULL, "homespun", FI_VERSION(1, 5), openshmem_contexts_hints, run_openshmem_contexts },
-    { "gasnet", 2, NULL, NULL, FI_VERSION(1, 5), gasnet_hints, run_gasnet },
     { "mercury", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_hints, run_mercury },
     { "mercury_interface", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_interface_hints, run_mercury },
     { "mercury_rxm", 2, "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), mercury_rxm_hints, run_mercury },
@@ -38,9 +43,15 @@ static const struct program PROGRAMS[] = {
     { "cart", 2, "tcp", "tcp", FI_VERSION(1, 13), cart_hints, run_cart },
     { "cart_rxm", 2, "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), cart_rxm_hints, run_cart },
     { "cart_sockets", 2, "sockets", "sockets", FI_VERSION(1, 13), cart_sockets_hints, run_cart },
-    { "charm", 3, NULL, NULL, FI_VERSION(1, 0), charm_hints, run_charm },
-    { "nccl", 2, NULL, NULL, FI_VERSION(1, 6), nccl_hints, run_nccl },
-    { "nccl_tcp", 2, "tcp", NULL, FI_VERSION(1, 6), nccl_hints, run_nccl },
+    { "gasnet", 2, NULL, NULL, FI_VERSION(1, 5), gasnet_hints, run_hinted },
+    { "lci", 2, NULL, NULL, FI_VERSION(1, 6), lci_hints, run_hinted },
+    { "rofi", 2, NULL, NULL, FI_VERSION(1, 17), rofi_hints, run_hinted },
+    { "charm", 2, NULL, NULL, FI_VERSION(1, 0), charm_hints, run_hinted },
+    { "libfabric_efa_rs", 2, NULL, "homespun", INSTALLED, libfabric_efa_rs_hints, run_hinted },
+    { "nccl", 2, NULL, NULL, FI_VERSION(1, 6), nccl_hints, run_hinted },
+    { "nccl_tcp", 2, "tcp", NULL, FI_VERSION(1, 6), nccl_hints, run_hinted },
+    { "ompi_mtl", 2, NULL, NULL, FI_VERSION(1, 18), ompi_mtl_hints, run_hinted },
+    { "ompi_btl", 2, NULL, NULL, FI_VERSION(1, 18), ompi_btl_hints, run_hinted },
     { "nixl", 2, "tcp", NULL, FI_VERSION(1, 18), nixl_hints, run_nixl },
     { "nixl_sockets", 2, "sockets", NULL, FI_VERSION(1, 18), nixl_hints, run_nixl },
     { "dma_libfabric", 2, "tcp", "tcp", INSTALLED, dma_libfabric_hints, run_dma_libfabric },

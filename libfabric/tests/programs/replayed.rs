@@ -7,7 +7,7 @@ use crate::Program;
 
 fn driver() -> Option<&'static Program> {
     static DRIVER: OnceLock<Option<Program>> = OnceLock::new();
-    let sources = ["driver", "accelerators", "charm", "crates", "openshmem", "rpc", "tasks"];
+    let sources = ["driver", "crates", "hinted", "nixl", "openshmem", "rpc"];
     DRIVER.get_or_init(|| Program::compile("driver", &sources)).as_ref()
 }
 
@@ -46,7 +46,6 @@ programs! {
     openshmem_manual
     openshmem_polled
     openshmem_contexts
-    gasnet
     mercury
     mercury_interface
     mercury_rxm
@@ -54,9 +53,15 @@ programs! {
     cart
     cart_rxm
     cart_sockets
+    gasnet
+    lci
+    rofi
     charm
+    libfabric_efa_rs
     nccl
     nccl_tcp
+    ompi_mtl
+    ompi_btl
     nixl
     nixl_sockets
     dma_libfabric

@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use homespun_rpma::{
-    AddressFormat, ConnectionConfig, ConnectionEvent, ConnectionRequest, Endpoint, Error, ErrorCode, Invalid,
-    Operation, PRIVATE_DATA_MAX_BYTES, Report, Status, Usage,
+    AddressFormat, ConnectionConfig, ConnectionEvent, ConnectionRequest, Endpoint, Error, Invalid, Operation,
+    PRIVATE_DATA_MAX_BYTES, Report, Status, Usage,
 };
 
 use crate::harness::{
@@ -50,15 +50,6 @@ pub(crate) fn dropped_request_is_rejected(net: &Net) {
     expect_event(&client, ConnectionEvent::Rejected);
 }
 
-pub(crate) fn connect_without_a_listener_is_rejected(net: &Net) {
-    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
-    let endpoint = listen(&server_peer);
-    let prepared = request(&client_peer, &endpoint, None);
-    drop(endpoint);
-    let client = prepared.connect(b"").unwrap();
-    expect_event(&client, ConnectionEvent::Rejected);
-}
-
 pub(crate) fn request_without_an_answer_is_unreachable(net: &Net) {
     let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
     let endpoint = listen(&server_peer);
@@ -92,16 +83,6 @@ pub(crate) fn addresses_of_both_formats_connect(net: &Net) {
         let refused = ConnectionRequest::new(&client_peer, other, 1, None);
         assert!(matches!(refused, Err(Error::Fabric(_))));
     }
-}
-
-pub(crate) fn address_in_use_is_refused(net: &Net) {
-    let peer = net.open_peer();
-    let endpoint = listen(&peer);
-    let port = endpoint.address().port();
-    let refused = Endpoint::listen(&peer, "127.0.0.1", port).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Provider, "{refused}");
-    drop(endpoint);
-    assert_eq!(Endpoint::listen(&peer, "127.0.0.1", port).unwrap().address().port(), port);
 }
 
 pub(crate) fn disconnect_closes_both_sides(net: &Net) {

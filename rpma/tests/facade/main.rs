@@ -37,10 +37,8 @@ over_every_transport! {
     connections:
         accepted_request_connects_both_sides
         dropped_request_is_rejected
-        connect_without_a_listener_is_rejected
         request_without_an_answer_is_unreachable
         addresses_of_both_formats_connect
-        address_in_use_is_refused
         disconnect_closes_both_sides
         disconnect_before_the_connection_fails
         dropped_connection_closes_the_other_side
@@ -95,7 +93,6 @@ over_every_transport! {
         next_fails_if_there_is_no_completion
         next_each_takes_several_completions_in_order
         wait_returns_when_a_completion_comes
-        wait_leaves_the_completion_in_the_queue
         descriptor_is_readable_while_there_is_a_completion
         nonblocking_wait_fails_without_a_completion
         dropped_connection_ends_a_wait
@@ -106,7 +103,6 @@ over_every_transport! {
         shared_channel_without_a_receive_queue_has_all_completions
         waits_fit_the_sharing_of_the_channel
         sends_are_posted_while_another_thread_reads_a_shared_channel
-        shared_channel_separates_failed_receives
         receive_queue_has_the_failed_receives;
     shared_receives:
         messages_of_all_connections_take_shared_receives
