@@ -22,6 +22,8 @@ const RECV: u64 = 1 << 10;
 const SEND: u64 = 1 << 11;
 const MULTI_RECV: u64 = 1 << 16;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
+const INJECT_COMPLETE: u64 = 1 << 26;
+const DELIVERY_COMPLETE: u64 = 1 << 28;
 const FI_SOURCE_ERR: u64 = 1 << 50;
 
 #[test]
@@ -220,4 +222,35 @@ fn receive_into_null_truncates_any_payload() {
     pair.left.ep.inject(b"too long", pair.to_right);
     let failed = pair.right.cq.await_error("the other message", &pair.left.cq);
     assert_eq!((failed.err, failed.olen, failed.op_context), (265, 8, second));
+}
+
+/// The lengths are those of every protocol. All fit into the receiver's budget for unexpected messages.
+#[test]
+fn completed_send_leaves_its_memory_to_the_application() {
+    let pair = Pair::open();
+    let send = |message: &mut [u8], flags: u64| {
+        let part = to_iovec(message);
+        let msg = messages(&part, 1, pair.to_right, numbered_context(1)).0;
+        assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, flags), 0);
+        assert_eq!(pair.at_left("the end of a send").op_context, numbered_context(1));
+    };
+    for len_bytes in [0, 8, 9000, 70_000, 300_000, 5 << 20] {
+        let mut message = vec![7; len_bytes];
+        send(&mut message, INJECT_COMPLETE);
+        // The source is not read any more, whether or not the message has been received.
+        message.fill(0xff);
+        let mut room = vec![0; len_bytes];
+        pair.right.ep.recv(&mut room, 2);
+        assert_eq!(pair.at_right("a message").len, len_bytes);
+        assert!(room == vec![7; len_bytes], "{len_bytes} bytes were read after the completion");
+
+        // The bytes have arrived when the sender's completion has, although the receiver's is not read yet.
+        let start = room.as_mut_ptr();
+        pair.right.ep.recv(&mut room, 3);
+        send(&mut message, DELIVERY_COMPLETE);
+        // SAFETY: the memory is alive, and delivered bytes are not written again.
+        let is_there = |place| unsafe { start.add(place).read_volatile() } == 0xff;
+        assert!((0..len_bytes).all(is_there), "{len_bytes} bytes were not delivered");
+        assert_eq!(pair.at_right("the delivered message").op_context, numbered_context(3));
+    }
 }

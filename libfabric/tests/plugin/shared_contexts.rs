@@ -80,8 +80,10 @@ fn transmit_context_closes_before_its_endpoints_and_after_its_domain() {
     assert_eq!(node.ep.bind(&stx, 0), 0);
     assert!(stx.close().is_ok());
     let Node { ep, cq, av, eq, domain, fabric } = node.bind_and_enable();
-    let domain = domain.assert_busy();
-    drop((own, ep, cq, av));
+    let (domain, cq) = (domain.assert_busy(), cq.assert_busy());
+    drop((own, ep));
+    assert!(cq.close().is_ok(), "though the context is there");
+    drop(av);
     assert!(domain.close().is_ok() && last.close().is_ok());
     drop((eq, fabric));
 }
