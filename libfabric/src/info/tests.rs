@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::ptr;
 
-use homespun::flags::{Caps, InfoFlags, OpFlags};
+use homespun::flags::{Caps, OpFlags};
 use homespun::info::{EndpointType, Info, Progress, ResourceManagement, Threading, Version};
-use homespun::{Address, Errno, getinfo};
+use homespun::{Address, Errno};
 
 use super::*;
 use crate::abi::info::{FiDomainAttr, FiEpAttr, FiInfo};
