@@ -1,6 +1,6 @@
 //! A layer over the plugin in the installed libfabric: `ofi_rxm` builds unconnected endpoints from homespun's
-//! connected endpoints. `./test` sends messages through it with `fi_pingpong`. Debian's `libfabric-bin` has the
-//! library. `LD_LIBRARY_PATH` selects another libfabric.
+//! connected endpoints. `./test` sends messages through it with `fi_pingpong`. Debian's `libfabric-bin` has
+//! the library. `LD_LIBRARY_PATH` selects another libfabric.
 
 use std::env;
 use std::ffi::CStr;
