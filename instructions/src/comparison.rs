@@ -122,95 +122,20 @@ fn risen_functions(before: &Count, now: &Count) -> Vec<Rise> {
 mod tests {
     use super::*;
 
-    fn make_count(total: f64, functions: &[(&str, f64)]) -> Count {
-        Count { total, functions: functions.iter().map(|(name, count)| ((*name).into(), *count)).collect() }
-    }
-
-    fn make_record(paths: &[(&str, Count)]) -> Record {
-        let paths = paths.iter().map(|(name, count)| ((*name).into(), count.clone()));
-        Record { tools: BTreeMap::new(), paths: paths.collect() }
-    }
-
-    fn compare_one_path(before: Count, now: Count) -> PathChange {
-        compare(&make_record(&[("path", before)]), &make_record(&[("path", now)]))
-            .remove("path")
-            .expect("the only path")
-    }
-
     #[test]
-    fn change_of_five_percent_is_steady() {
-        for now in [95.0, 100.0, 105.0] {
-            assert_eq!(
-                compare_one_path(make_count(100.0, &[]), make_count(now, &[])).change,
-                Change::Steady,
-                "{now}"
-            );
+    fn change_is_steady_up_to_five_percent() {
+        let count = |total| Count { total, ..Count::default() };
+        let rise = Change::Risen(Vec::new());
+        for (before, now, change) in [
+            (Some(100.0), Some(95.0), Change::Steady),
+            (Some(100.0), Some(105.0), Change::Steady),
+            (Some(100.0), Some(105.1), rise),
+            (Some(100.0), Some(94.9), Change::Fallen),
+            (None, Some(9.0), Change::New),
+            (Some(9.0), None, Change::Vanished),
+        ] {
+            let found = PathChange::between(before.map(count).as_ref(), now.map(count).as_ref());
+            assert_eq!(found, PathChange { before, now, change });
         }
-    }
-
-    #[test]
-    fn rise_lists_functions_by_descending_rise() {
-        let before = make_count(200.0, &[("send", 100.0), ("post", 60.0), ("read", 40.0)]);
-        let now = make_count(
-            250.0,
-            &[("send", 105.0), ("post", 90.0), ("read", 35.0), ("check", 19.0), ("tiny", 1.0)],
-        );
-        let found = compare_one_path(before, now);
-        let rise = |function: &str, before, now| Rise { function: function.into(), before, now };
-        let expected =
-            vec![rise("post", Some(60.0), 90.0), rise("check", None, 19.0), rise("send", Some(100.0), 105.0)];
-        assert_eq!(found.change, Change::Risen(expected));
-        assert_eq!((found.before, found.now), (Some(200.0), Some(250.0)));
-        assert_eq!(found.change_fraction(), Some(0.25));
-    }
-
-    #[test]
-    fn rise_lists_at_most_five_functions() {
-        let functions: Vec<(String, f64)> = (0..9_u8).map(|number| (number.to_string(), 10.0)).collect();
-        let now = Count { total: 90.0, functions: functions.into_iter().collect() };
-        let Change::Risen(rises) = compare_one_path(make_count(0.0, &[]), now).change else {
-            panic!("from nothing to 90")
-        };
-        assert_eq!(rises.len(), RISES_MAX);
-    }
-
-    #[test]
-    fn fall_beyond_five_percent_is_a_change() {
-        assert_eq!(compare_one_path(make_count(100.0, &[]), make_count(94.9, &[])).change, Change::Fallen);
-    }
-
-    #[test]
-    fn unrecorded_path_is_new() {
-        let changes = compare(&make_record(&[]), &make_record(&[("path", make_count(9.0, &[]))]));
-        assert_eq!(changes["path"], PathChange { before: None, now: Some(9.0), change: Change::New });
-        assert_eq!(changes["path"].change_fraction(), None);
-    }
-
-    #[test]
-    fn uncounted_path_has_vanished() {
-        let changes = compare(&make_record(&[("path", make_count(9.0, &[]))]), &make_record(&[]));
-        assert_eq!(changes["path"], PathChange { before: Some(9.0), now: None, change: Change::Vanished });
-    }
-
-    #[test]
-    fn changed_tools_are_those_with_another_version() {
-        let tools = |tools: &[(&str, &str)]| Record {
-            tools: tools.iter().map(|(name, version)| ((*name).into(), (*version).into())).collect(),
-            paths: BTreeMap::new(),
-        };
-        let recorded = tools(&[("rustc", "1.95"), ("valgrind", "3.19"), ("old", "1")]);
-        let now = tools(&[("rustc", "1.96"), ("valgrind", "3.19"), ("young", "2")]);
-        let other = |name: &str, recorded: Option<&str>, now: Option<&str>| ChangedTool {
-            name: name.into(),
-            recorded: recorded.map(Into::into),
-            now: now.map(Into::into),
-        };
-        let expected = [
-            other("old", Some("1"), None),
-            other("rustc", Some("1.95"), Some("1.96")),
-            other("young", None, Some("2")),
-        ];
-        assert_eq!(changed_tools(&recorded, &now), expected);
-        assert_eq!(changed_tools(&recorded, &recorded), []);
     }
 }

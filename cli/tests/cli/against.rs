@@ -20,6 +20,12 @@ const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "1", "--sizes", "8,16K
 /// Arguments for a record. They lack `--quick`, with which the command refuses to write a record.
 const FOR_A_RECORD: [&str; 5] = ["bench", "--rounds", "1", "--sizes", "8,16K"];
 
+const HOMESPUN: &str = env!("CARGO_BIN_EXE_homespun");
+
+/// What a fake `fi_pingpong` prints.
+const RESULT: &str = "echo 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec'
+    echo '8       100     =100     1k          0.09s      0.14     460.58       0.00'";
+
 /// The script of a fake `fi_info`.
 const INFO: &str = "echo 'libfabric: 9.9.9'";
 
@@ -45,6 +51,31 @@ fn make_fake_libfabric(pingpong: &str, info: &str) -> TempDir {
         fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("a temporary file");
     }
     prefix
+}
+
+/// The script of a fake `fi_pingpong` whose server listens, and whose client does this.
+fn make_script_of_client(client: &str) -> String {
+    format!(
+        r#"case "$*" in
+        *-B*) for word in "$@"; do [ "$previous" = -B ] && port=$word; previous=$word; done
+            exec {HOMESPUN} pingpong --listen 127.0.0.1:$port;;
+        *) {client};;
+        esac"#
+    )
+}
+
+/// Runs a comparison of one size with a fake libfabric, whose `fi_pingpong` is this script. Returns its
+/// prefix, too.
+fn bench_against_fake(pingpong: &str, more: &[&str]) -> (TempDir, Outcome) {
+    let libfabric = make_fake_libfabric(pingpong, INFO);
+    let outcome = run_with_environment(&WITHOUT_FABTESTS, &[&of_fake(&libfabric)[..], more].concat());
+    (libfabric, outcome)
+}
+
+/// The arguments of a comparison of one size with a fake libfabric.
+fn of_fake(libfabric: &TempDir) -> [&str; 9] {
+    let prefix = path_str(libfabric.path());
+    ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric", prefix]
 }
 
 /// The only line on standard error.
@@ -85,16 +116,13 @@ fn run_and_check_record_against(provider: &str, medium: &str, more: &[&str]) {
     assert!(!blocks.is_empty(), "{outcome:?}");
     for block in &blocks {
         // The title may take several lines.
-        let mut lines = block.lines().skip_while(|line| !line.contains("bare loop"));
-        let heading = lines.next().expect("a heading");
-        assert!(heading.contains("homespun"), "{outcome:?}");
-        assert!(heading.contains(&format!("/{provider}")), "{outcome:?}");
-        let rows: Vec<&str> = lines.map(str::trim_start).collect();
-        let [small, large] = rows[..] else { panic!("{outcome:?}") };
-        assert!(small.starts_with("8 B ") && large.starts_with("16 KiB "), "{outcome:?}");
+        let rows: Vec<&str> = block.lines().rev().take(2).map(str::trim_start).collect();
+        assert!(rows[0].starts_with("16 KiB ") && rows[1].starts_with("8 B "), "{outcome:?}");
     }
-    assert!(outcome.stdout.contains(&format!("\n{provider} ")), "{outcome:?}");
     assert!(record.contains(&format!("## {title}")), "{record}");
+    // Each figure of `fi_pingpong` has two drawings: latency and bandwidth.
+    let drawings = fs::read_dir(directory.path().join("plots")).expect("drawings");
+    assert_eq!(drawings.count(), 2 * blocks.len(), "{record}");
     let (_, asleep) = record.split_once("\n## Asleep and idle\n").expect("a section");
     let rows_of = |contender: &str, waits_by: &str, size: &str| {
         let rows = asleep.lines().filter(|line| line.starts_with(&format!("| {contender} ")));
@@ -111,32 +139,6 @@ fn run_and_check_record_against(provider: &str, medium: &str, more: &[&str]) {
     let (brief, _) = brief.split_once("\n## ").expect("another section");
     let page = fs::read_to_string(&page).expect("a page");
     assert_eq!(page, format!("above\n<!-- speed -->\n{brief}\n<!-- /speed -->\nbelow\n"));
-    assert!(record.contains(&format!("| bare loop | p99 | homespun | p99 | {provider} |")), "{record}");
-    let linked: Vec<&str> =
-        record.split("](plots/").skip(1).map(|rest| rest.split(')').next().expect("a name")).collect();
-    // Each figure of `fi_pingpong` has two drawings: latency and bandwidth.
-    assert_eq!(linked.len(), 2 * blocks.len(), "{record}");
-    for name in linked {
-        let svg = fs::read_to_string(directory.path().join("plots").join(name)).expect("a drawing");
-        assert_well_formed(&svg);
-        for line in ["bare loop", "homespun", name.split('-').next().expect("a domain")] {
-            assert!(svg.lines().any(|text| text.trim() == line), "{line}: {svg}");
-        }
-    }
-}
-
-/// Checks that elements nest correctly.
-fn assert_well_formed(svg: &str) {
-    let mut open: Vec<&str> = Vec::new();
-    for rest in svg.split('<').skip(1) {
-        let (tag, _) = rest.split_once('>').unwrap_or_else(|| panic!("a tag that does not end: {rest}"));
-        if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(name), "{svg}");
-        } else if !tag.ends_with('/') {
-            open.push(tag.split_whitespace().next().expect("a name"));
-        }
-    }
-    assert!(svg.starts_with("<svg ") && open.is_empty(), "{open:?}: {svg}");
 }
 
 #[test]
@@ -150,42 +152,24 @@ fn json_document_has_versions_and_every_measurement() {
     assert!(report["libfabric"]["version"].as_str().is_some_and(|version| version.contains('.')), "{report}");
     assert!(report["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("Linux ")), "{report}");
     assert!(report["processor"].is_string(), "{report}");
-    let asleep = report["sleep"]["contenders"].as_array().expect("a list");
-    let names: Vec<&str> = asleep.iter().filter_map(|contender| contender["name"].as_str()).collect();
-    assert_eq!(names, ["homespun/tcp", "tcp"]);
-    for contender in asleep {
+    for contender in report["sleep"]["contenders"].as_array().expect("a list") {
         assert_eq!(contender["polled"]["sizes"][0]["size_bytes"], 64, "{contender}");
         assert_eq!(contender["idle"]["failure"], Value::Null, "{contender}");
     }
-    let figures = report["figures"].as_array().expect("a list");
-    let [figure] = &figures[..] else { panic!("{report}") };
+    let figure = &report["figures"][0];
     assert_eq!((&figure["quantity"], &figure["cores"]), (&Value::from("half_round_trip"), &Value::Null));
-    let names: Vec<&str> = figure["contenders"]
-        .as_array()
-        .expect("a list")
-        .iter()
-        .filter_map(|contender| contender["name"].as_str())
-        .collect();
-    assert_eq!(names, ["bare loop", "homespun", "tcp"]);
-    let rows = figure["rows"].as_array().expect("a list");
-    let [row] = &rows[..] else { panic!("{report}") };
+    let names = |of: &Value| -> Vec<Value> {
+        of["contenders"].as_array().expect("a list").iter().map(|it| it["name"].clone()).collect()
+    };
+    assert_eq!(names(&report["sleep"]), ["homespun/tcp", "tcp"]);
+    assert_eq!(names(figure), ["bare loop", "homespun", "tcp"]);
+    let row = &figure["rows"][0];
     assert_eq!((&row["case"]["size_bytes"], &row["floor"]), (&Value::from(64), &Value::from("socket")));
-    for (cell, over) in
-        row["cells"].as_array().expect("a list").iter().zip(["operations", "rounds", "rounds"])
-    {
-        assert!(cell["median"].as_f64().is_some_and(|time_us| time_us > 0.0), "{row}");
-        assert_eq!(cell["spread"]["over"], over, "{row}");
+    for cell in row["cells"].as_array().expect("a list") {
+        assert!(cell["median"].as_f64() > Some(0.0), "{row}");
         assert!(cell["spread"]["p50_us"].as_f64() <= cell["spread"]["p99_us"].as_f64(), "{row}");
     }
-    let ratio = |index: usize| row["ratios"][index].as_f64();
-    let median = |index: usize| row["cells"][index]["median"].as_f64().expect("a number");
-    assert_eq!(ratio(1), None, "{row}");
-    for other in [0, 2] {
-        let expected = median(1) / median(other);
-        // The decimal numbers in the document may have lost the last bits.
-        let is_near = ratio(other).is_some_and(|ratio| (ratio / expected - 1.0).abs() < 1e-9);
-        assert!(is_near, "{row}");
-    }
+    assert!(row["ratios"][1].is_null() && row["ratios"][2].as_f64() > Some(0.0), "{row}");
 }
 
 #[test]
@@ -236,9 +220,8 @@ fn single_core_is_refused_without_no_pin() {
 #[test]
 fn failing_program_leaves_a_gap_and_the_command_fails_at_the_end() {
     let libfabric = make_fake_libfabric("echo out of luck >&2; exit 3", INFO);
-    let arguments = ["bench", "--quick", "--sizes", "8,64", "--against", "tcp", "--no-pin", "--libfabric"];
-    let outcome =
-        run_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
+    let arguments = of_fake(&libfabric).map(|word| if word == "8" { "8,64" } else { word });
+    let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert!(outcome.stdout.starts_with("libfabric 9.9.9 ("), "{outcome:?}");
     let rows: Vec<Vec<&str>> =
@@ -264,22 +247,9 @@ fn failing_program_leaves_a_gap_and_the_command_fails_at_the_end() {
 #[test]
 fn refused_client_is_started_again() {
     // The server listens, but the first client acts as if the server did not listen.
-    let homespun = env!("CARGO_BIN_EXE_homespun");
-    let pingpong = format!(
-        r#"case "$*" in
-        *-B*) for word in "$@"; do [ "$previous" = -B ] && port=$word; previous=$word; done
-            exec {homespun} pingpong --listen 127.0.0.1:$port;;
-        *) if mkdir "${{0%/*}}/refused" 2>/dev/null; then
-                echo 'connect: Connection refused' >&2; exit 1
-            fi
-            echo 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec'
-            echo '8       100     =100     1k          0.09s      0.14     460.58       0.00';;
-        esac"#
-    );
-    let libfabric = make_fake_libfabric(&pingpong, INFO);
-    let arguments = ["bench", "--quick", "--rounds", "1", "--sizes", "8", "--against", "tcp", "--no-pin"];
-    let arguments = [&arguments[..], &["--libfabric", path_str(libfabric.path())]].concat();
-    let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
+    let refused = "echo 'connect: Connection refused' >&2; exit 1";
+    let client = format!(r#"if mkdir "${{0%/*}}/refused" 2>/dev/null; then {refused}; fi; {RESULT}"#);
+    let (libfabric, outcome) = bench_against_fake(&make_script_of_client(&client), &["--rounds", "1"]);
     assert!(libfabric.path().join("bin/refused").exists(), "no client was refused: {outcome:?}");
     let row = outcome.stdout.lines().last().expect("a row");
     let words: Vec<&str> = row.split_whitespace().collect();
@@ -288,9 +258,8 @@ fn refused_client_is_started_again() {
 }
 
 #[test]
-fn server_that_fails_after_its_client_is_reported() {
-    let homespun = env!("CARGO_BIN_EXE_homespun");
-    let pingpong = format!(
+fn programs_that_fail_are_reported_with_the_reason() {
+    let fails_after_its_client = format!(
         r#"for word in "$@"; do
             case "$previous" in -B|-P) port=$word;; esac
             previous=$word
@@ -298,24 +267,33 @@ fn server_that_fails_after_its_client_is_reported() {
         done=${{0%/*}}/done-$port
         case "$*" in
         *-B*) rm -f "$done"
-            {homespun} pingpong --listen 127.0.0.1:$port &
+            {HOMESPUN} pingpong --listen 127.0.0.1:$port &
             listener=$!
             trap 'kill $listener; exit 5' TERM
             while [ ! -e "$done" ]; do sleep 0.02; done
             kill $listener; echo data corrupted >&2; exit 4;;
-        *)  echo 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec'
-            echo '8       100     =100     1k          0.09s      0.14     460.58       0.00'
-            : >"$done";;
+        *) {RESULT}; : >"$done";;
         esac"#
     );
-    let libfabric = make_fake_libfabric(&pingpong, INFO);
-    let arguments = ["bench", "--quick", "--rounds", "1", "--sizes", "8", "--against", "tcp", "--no-pin"];
-    let arguments = [&arguments[..], &["--libfabric", path_str(libfabric.path())]].concat();
-    let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let reason = "gave no result: the server failed at its end (exit status: 4): data corrupted";
-    let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
-    assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
+    for (pingpong, more, reason) in [
+        (
+            fails_after_its_client,
+            ["--rounds", "1"],
+            "the server failed at its end (exit status: 4): data corrupted",
+        ),
+        // It neither listens nor ends.
+        ("exec sleep 1000".to_owned(), ["--timeout", "1"], "the server does not listen"),
+        (
+            make_script_of_client("exec sleep 1000 >/dev/null 2>&1"),
+            ["--rounds", "1"],
+            "the client closed its output but did not end",
+        ),
+    ] {
+        let (_libfabric, outcome) = bench_against_fake(&pingpong, &more);
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        let expected = format!("homespun: fi_pingpong, 8 B, over tcp gave no result: {reason}");
+        assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
+    }
 }
 
 #[test]
@@ -348,9 +326,8 @@ fn page_without_markers_is_refused_before_the_measurement() {
 fn fabtests_without_its_programs_is_reported() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let libfabric = make_fake_libfabric("exit 3", INFO);
-    let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
     let variables = [("FABTESTS", path_str(directory.path()))];
-    let outcome = run_with_environment(&variables, &[&arguments[..], &[path_str(libfabric.path())]].concat());
+    let outcome = run_with_environment(&variables, &of_fake(&libfabric));
     for (program, about) in [
         ("fi_rdm_tagged_pingpong", "tagged messages back and forth"),
         ("fi_rdm_tagged_bw", "tagged messages one way"),
@@ -382,9 +359,7 @@ fn is_running(pid: &str) -> bool {
 #[test]
 fn programs_end_when_the_command_is_killed() {
     let libfabric = make_fake_libfabric("exec sleep 1000", INFO);
-    let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
-    let mut command =
-        start_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
+    let mut command = start_with_environment(&WITHOUT_FABTESTS, &of_fake(&libfabric));
     // The command starts two processes: the follower of the bare loop, and the server.
     let children = poll_until_some("two processes", || {
         let children = command.read_child_pids();
@@ -395,47 +370,9 @@ fn programs_end_when_the_command_is_killed() {
 }
 
 #[test]
-fn silent_program_times_out() {
-    // The program neither listens nor ends.
-    let libfabric = make_fake_libfabric("exec sleep 1000", INFO);
-    let arguments =
-        ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--timeout", "1", "--libfabric"];
-    let outcome =
-        run_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let reason = "gave no result: the server does not listen";
-    let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
-    assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
-}
-
-#[test]
 fn program_that_times_out_gets_sigterm() {
     let pingpong = r#"trap ': >"${0%/*}/cleaned-up"; exit 0' TERM; while :; do sleep 0.02; done"#;
-    let libfabric = make_fake_libfabric(pingpong, INFO);
-    let arguments =
-        ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--timeout", "1", "--libfabric"];
-    let outcome =
-        run_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
+    let (libfabric, outcome) = bench_against_fake(pingpong, &["--timeout", "1"]);
     assert!(outcome.stderr.contains("the server does not listen"), "{outcome:?}");
     assert!(libfabric.path().join("bin/cleaned-up").exists(), "it got no SIGTERM: {outcome:?}");
-}
-
-#[test]
-fn client_that_closes_its_output_but_runs_on_times_out() {
-    let homespun = env!("CARGO_BIN_EXE_homespun");
-    let pingpong = format!(
-        r#"case "$*" in
-        *-B*) for word in "$@"; do [ "$previous" = -B ] && port=$word; previous=$word; done
-            exec {homespun} pingpong --listen 127.0.0.1:$port;;
-        *) exec sleep 1000 >/dev/null 2>&1;;
-        esac"#
-    );
-    let libfabric = make_fake_libfabric(&pingpong, INFO);
-    let arguments = ["bench", "--quick", "--sizes", "8", "--against", "tcp", "--no-pin", "--libfabric"];
-    let outcome =
-        run_with_environment(&WITHOUT_FABTESTS, &[&arguments[..], &[path_str(libfabric.path())]].concat());
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let reason = "gave no result: the client closed its output but did not end";
-    let expected = format!("homespun: fi_pingpong, 8 B, over tcp {reason}");
-    assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
 }

@@ -1,19 +1,58 @@
 //! `homespun info`.
 
+use homespun::params::{PARAMS, Param};
+use serde_json::Value;
+
 use crate::command::{run, run_with_environment};
 
-#[test]
-fn info_without_arguments_shows_every_address_format() {
-    let outcome = run(&["info"]);
+/// Checks that the command prints these texts, apart from line breaks and the number of spaces.
+#[track_caller]
+fn assert_shown(arguments: &[&str], parts: &[&str]) {
+    let outcome = run(arguments);
     assert!(outcome.status.success(), "{outcome:?}");
-    for part in [
-        "tcp: reliable messages (FI_EP_RDM) over IPv4",
-        "FI_MSG FI_RMA FI_TAGGED FI_ATOMIC",
-        "4 KiB if injected",
-    ] {
+    assert_eq!(outcome.stderr, "");
+    for part in parts {
         assert!(outcome.unwrapped_stdout().contains(part), "{part:?} is not in:\n{}", outcome.stdout);
     }
-    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn info_shows_attributes_addresses_and_ways() {
+    let ways = ["take the way that their receiver measures to be the fastest", "with plain copies"];
+    for (arguments, parts) in [
+        (
+            &["info"][..],
+            &[
+                "tcp: reliable messages (FI_EP_RDM) over IPv4",
+                "FI_MSG FI_RMA FI_TAGGED FI_ATOMIC",
+                "4 KiB if injected",
+            ][..],
+        ),
+        (
+            &["info", "127.0.0.1", "7471", "--numeric", "--domain", "tcp"],
+            &["from 127.0.0.1, a port that the system chooses", "to 127.0.0.1:7471"],
+        ),
+        (&["info", "127.0.0.1", "7471", "--source"], &["from 127.0.0.1, port 7471"]),
+        (
+            &["info", "--domain", "auto"],
+            &[
+                "auto: reliable messages (FI_EP_RDM) over IPv4",
+                "peers at 127.0.0.1",
+                "(lo) are reached over shared memory if they are auto endpoints of this user",
+                "peers at all other addresses are reached over TCP",
+            ],
+        ),
+        (
+            &["info", "--full"],
+            &[" mem_tag_format ", " msg_order ", " cq_data_size ", " threading ", " prov_version "],
+        ),
+    ] {
+        assert_shown(arguments, parts);
+    }
+    for domain in ["shm", "auto"] {
+        let outcome = run(&["info", "--domain", domain, "-v"]);
+        assert!(ways.iter().all(|way| outcome.unwrapped_stdout().contains(way)), "{outcome:?}");
+    }
 }
 
 #[test]
@@ -26,32 +65,11 @@ fn info_begins_with_a_summary_of_the_domains() {
 }
 
 #[test]
-fn domain_option_takes_precedence_over_the_domain_variable() {
-    let outcome =
-        run_with_environment(&[("FI_HOMESPUN_DOMAIN", "shm")], &["info", "--domain", "tcp", "--json"]);
+fn domain_option_of_any_case_takes_precedence_over_the_domain_variable() {
+    let variable = [("FI_HOMESPUN_DOMAIN", "shm")];
+    let outcome = run_with_environment(&variable, &["info", "--domain", "TCP", "--json"]);
     let infos: Vec<homespun::Info> = serde_json::from_str(&outcome.stdout).expect("JSON");
     assert!(infos.iter().all(|info| info.domain.name.as_deref() == Some("tcp")), "{outcome:?}");
-}
-
-#[test]
-fn domain_option_accepts_any_case() {
-    let outcome = run(&["info", "--domain", "TCP", "--json"]);
-    let infos: Vec<homespun::Info> = serde_json::from_str(&outcome.stdout).expect("JSON");
-    assert!(infos.iter().all(|info| info.domain.name.as_deref() == Some("tcp")), "{outcome:?}");
-}
-
-#[test]
-fn env_info_lists_unknown_variables() {
-    let variables = [("FI_HOMESPUN_TX_SIZES", "7")];
-    let outcome = run_with_environment(&variables, &["info", "--env"]);
-    assert!(outcome.stdout.contains("\nFI_HOMESPUN_TX_SIZES: no such parameter\n"), "{outcome:?}");
-    assert_eq!(outcome.stderr, "", "the marks say it already");
-    let outcome = run_with_environment(&variables, &["info", "--env", "--json"]);
-    let settings: Vec<serde_json::Value> = serde_json::from_str(&outcome.stdout).expect("an array");
-    let [.., unknown] = &settings[..] else { panic!("{outcome:?}") };
-    assert_eq!(unknown["variable"], "FI_HOMESPUN_TX_SIZES");
-    assert!(unknown["value"].is_null() && unknown["default"].is_null(), "{unknown}");
-    assert!(unknown["problem"].as_str().is_some_and(|text| text.contains("no such parameter")), "{unknown}");
 }
 
 #[test]
@@ -79,65 +97,10 @@ fn host_that_does_not_resolve_is_named() {
 }
 
 #[test]
-fn info_of_a_peer_shows_both_addresses() {
-    let outcome = run(&["info", "127.0.0.1", "7471", "--numeric", "--domain", "tcp"]);
-    assert!(outcome.status.success(), "{outcome:?}");
-    assert!(
-        outcome.stdout.contains("    from          127.0.0.1, a port that the system chooses\n"),
-        "{outcome:?}"
-    );
-    assert!(outcome.stdout.contains("    to            127.0.0.1:7471\n"), "{outcome:?}");
-}
-
-#[test]
-fn info_of_auto_shows_how_peers_at_each_interface_are_reached() {
-    let outcome = run(&["info", "--domain", "auto"]);
-    assert!(outcome.status.success(), "{outcome:?}");
-    for part in [
-        "auto: reliable messages (FI_EP_RDM) over IPv4",
-        "peers at 127.0.0.1",
-        "(lo) are reached over shared memory if they are auto endpoints of this user",
-        "peers at all other addresses are reached over TCP",
-    ] {
-        let said = outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains(part), "{part:?} is not in:\n{}", outcome.stdout);
-    }
-}
-
-#[test]
-fn info_of_shared_memory_shows_the_ways_of_large_messages() {
-    for domain in ["shm", "auto"] {
-        let outcome = run(&["info", "--domain", domain, "-v"]);
-        assert!(outcome.status.success(), "{outcome:?}");
-        let said = outcome.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        for part in ["take the way that their receiver measures to be the fastest", "with plain copies"] {
-            assert!(said.contains(part), "{part:?} is not in:\n{}", outcome.stdout);
-        }
-    }
-}
-
-#[test]
-fn info_of_a_source_shows_the_local_address() {
-    let outcome = run(&["info", "127.0.0.1", "7471", "--source"]);
-    assert!(outcome.status.success(), "{outcome:?}");
-    assert!(outcome.stdout.contains("    from          127.0.0.1, port 7471\n"), "{outcome:?}");
-}
-
-#[test]
-fn full_info_shows_every_attribute() {
-    let outcome = run(&["info", "--full"]);
-    assert!(outcome.status.success(), "{outcome:?}");
-    for name in ["mem_tag_format", "msg_order", "cq_data_size", "threading", "prov_version"] {
-        let shown = outcome.stdout.lines().any(|line| line.trim_start().starts_with(name));
-        assert!(shown, "{name} is not in:\n{}", outcome.stdout);
-    }
-}
-
-#[test]
 fn json_info_parses_to_the_same_infos() {
     let outcome = run(&["info", "127.0.0.1", "7471", "--numeric", "--json"]);
     assert!(outcome.status.success(), "{outcome:?}");
-    let infos: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let infos: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     let domains: Vec<_> =
         infos.as_array().expect("an array").iter().map(|info| &info["domain"]["name"]).collect();
     assert!(["auto", "tcp", "shm"].iter().all(|name| domains.contains(&&(*name).into())), "{domains:?}");
@@ -152,35 +115,45 @@ fn json_info_parses_to_the_same_infos() {
 
 #[test]
 fn env_info_shows_parameters_and_their_values() {
-    let variables = [("FI_HOMESPUN_PORTS", "7000-7099"), ("FI_HOMESPUN_TX_SIZE", "many")];
+    let variables =
+        [("FI_HOMESPUN_PORTS", "7000-7099"), ("FI_HOMESPUN_TX_SIZE", "many"), ("FI_HOMESPUN_TX_SIZES", "7")];
     let outcome = run_with_environment(&variables, &["info", "--env"]);
     assert!(outcome.status.success(), "{outcome:?}");
     for line in [
         "FI_HOMESPUN_PORTS = 7000-7099 (default: any port)\n",
         "FI_HOMESPUN_TX_SIZE = 65536 (the default)\n  ! FI_HOMESPUN_TX_SIZE=many is ignored: it should be",
         "FI_HOMESPUN_CQ_SIZE: not set (default: 2048)\n",
+        "\nFI_HOMESPUN_TX_SIZES: no such parameter\n",
     ] {
         assert!(outcome.stdout.contains(line), "{line:?} is not in:\n{}", outcome.stdout);
     }
+    assert_eq!(outcome.stderr, "", "the marks say it already");
     let outcome = run_with_environment(&variables, &["info", "--env", "--json"]);
-    let settings: Vec<serde_json::Value> = serde_json::from_str(&outcome.stdout).expect("an array");
-    let names: Vec<&str> =
-        settings.iter().map(|setting| setting["variable"].as_str().expect("a text")).collect();
-    assert_eq!(
-        names,
-        homespun::params::PARAMS.iter().map(homespun::params::Param::env_variable).collect::<Vec<_>>()
-    );
+    let settings: Vec<Value> = serde_json::from_str(&outcome.stdout).expect("an array");
+    let names: Vec<&str> = settings.iter().filter_map(|setting| setting["variable"].as_str()).collect();
+    let mut known: Vec<String> = PARAMS.iter().map(Param::env_variable).collect();
+    known.push("FI_HOMESPUN_TX_SIZES".into());
+    assert_eq!(names, known);
     let ports =
         settings.iter().find(|setting| setting["variable"] == "FI_HOMESPUN_PORTS").expect("it is listed");
     assert_eq!((&ports["value"], &ports["is_set"]), (&"7000-7099".into(), &true.into()));
+    let unknown = &settings[settings.len() - 1];
+    assert!(unknown["value"].is_null() && unknown["default"].is_null(), "{unknown}");
+    assert!(unknown["problem"].as_str().is_some_and(|text| text.contains("no such parameter")), "{unknown}");
+}
+
+#[test]
+fn unknown_domain_is_refused_by_every_command() {
+    for (command, more) in [("info", &[][..]), ("pingpong", &[]), ("bench", &[]), ("run", &["--", "env"])] {
+        let outcome = run(&[&[command, "--domain", "token-ring"], more].concat());
+        assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+        let complaint = "homespun: there is no domain token-ring, only auto, shm, tcp (ENODATA)\n";
+        assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", complaint), "{command}");
+    }
 }
 
 #[test]
 fn info_without_a_match_names_the_reason() {
-    let outcome = run(&["info", "--domain", "token-ring"]);
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    assert_eq!(outcome.stdout, "");
-    assert_eq!(outcome.stderr, "homespun: there is no domain token-ring, only auto, shm, tcp (ENODATA)\n");
     let outcome = run(&["info", "--domain", "shm", "203.0.113.77", "80"]);
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     let complaint = "homespun: nothing meets the request: it needs a destination on this host (ENODATA)\n";

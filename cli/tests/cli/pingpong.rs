@@ -4,10 +4,18 @@ use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::command::{Outcome, available_domains, kill, run, start};
+use crate::command::{Outcome, Running, available_domains, kill, run, start};
 
 /// More round trips than a test waits for.
 const ENDLESS: &str = "1000000000";
+
+/// Starts a server. Returns its address, too.
+fn start_server(more: &[&str]) -> (Running, String) {
+    let mut server = start(&[&["pingpong", "--listen", "127.0.0.1:0"], more].concat());
+    let address = server.await_line_rest("listening at ");
+    let address = address.split(' ').next().expect("an address").to_owned();
+    (server, address)
+}
 
 /// The first column of the table.
 fn parse_table_sizes(outcome: &Outcome) -> Vec<&str> {
@@ -15,12 +23,15 @@ fn parse_table_sizes(outcome: &Outcome) -> Vec<&str> {
     table.skip(1).filter_map(|line| line.split_whitespace().next()).collect()
 }
 
-fn assert_every_size_is_measured(arguments: &[&str]) {
-    let common = ["pingpong", "--domain", "tcp", "--sizes", "1,8,4K,1M", "--iterations", "20", "--check"];
-    let outcome = run(&[&common, arguments].concat());
-    assert!(outcome.status.success(), "{outcome:?}");
-    assert_eq!(parse_table_sizes(&outcome), ["1", "8", "4K", "1M"], "{outcome:?}");
-    assert_eq!(outcome.stderr, "");
+#[test]
+fn every_size_is_measured_between_two_processes() {
+    for more in [&[][..], &["--tagged"], &["--no-pin"]] {
+        let common = ["pingpong", "--domain", "tcp", "--sizes", "1,8,4K,1M", "--iterations", "20", "--check"];
+        let outcome = run(&[&common, more].concat());
+        assert!(outcome.status.success(), "{outcome:?}");
+        assert_eq!(parse_table_sizes(&outcome), ["1", "8", "4K", "1M"], "{outcome:?}");
+        assert_eq!(outcome.stderr, "");
+    }
 }
 
 #[test]
@@ -66,9 +77,7 @@ fn json_pingpong_is_one_document_with_every_domain() {
 
 #[test]
 fn json_client_prints_the_document_of_its_domain() {
-    let mut server = start(&["pingpong", "--listen", "127.0.0.1:0", "--domain", "SHM"]);
-    let address = server.await_line_rest("listening at ");
-    let address = address.split(' ').next().expect("an address").to_owned();
+    let (_server, address) = start_server(&["--domain", "SHM"]);
     let client = ["pingpong", &address, "-d", "Shm", "--sizes", "8", "--iterations", "20", "--json"];
     let outcome = run(&client);
     assert!(outcome.status.success(), "{outcome:?}");
@@ -79,26 +88,9 @@ fn json_client_prints_the_document_of_its_domain() {
 }
 
 #[test]
-fn untagged_messages_are_measured_between_two_processes() {
-    assert_every_size_is_measured(&[]);
-}
-
-#[test]
-fn tagged_messages_are_measured_between_two_processes() {
-    assert_every_size_is_measured(&["--tagged"]);
-}
-
-#[test]
-fn processes_without_pinning_are_measured() {
-    assert_every_size_is_measured(&["--no-pin"]);
-}
-
-#[test]
 fn server_serves_one_client_and_ends() {
-    let mut server = start(&["pingpong", "--listen", "127.0.0.1:0"]);
-    let address = server.await_line_rest("listening at ");
-    let address = address.split(' ').next().expect("an address");
-    let client = run(&["pingpong", address, "--sizes", "0,8,64K", "--iterations", "20", "--check"]);
+    let (server, address) = start_server(&[]);
+    let client = run(&["pingpong", &address, "--sizes", "0,8,64K", "--iterations", "20", "--check"]);
     assert!(client.status.success(), "{client:?}");
     assert_eq!(parse_table_sizes(&client), ["0", "8", "64K"]);
     let server = server.wait_with_output();
@@ -109,16 +101,14 @@ fn server_serves_one_client_and_ends() {
 
 #[test]
 fn keep_option_serves_further_clients_after_one_dies() {
-    let mut server = start(&["pingpong", "--listen", "127.0.0.1:0", "--keep", "--timeout", "5"]);
-    let address = server.await_line_rest("listening at ");
-    let address = address.split(' ').next().expect("an address");
-    let measure = ["pingpong", address, "--sizes", "8,64K", "--iterations", "20", "--check"];
+    let (mut server, address) = start_server(&["--keep", "--timeout", "5"]);
+    let measure = ["pingpong", &address, "--sizes", "8,64K", "--iterations", "20", "--check"];
     for _ in 0..2 {
         let client = run(&measure);
         assert!(client.status.success(), "{client:?}");
         server.await_line_rest("served ");
     }
-    let client = start(&["pingpong", address, "--sizes", "8", "--iterations", ENDLESS]);
+    let client = start(&["pingpong", &address, "--sizes", "8", "--iterations", ENDLESS]);
     server.await_line_rest("serving ");
     drop(client);
     // If the server is still busy with the dead client, the next client waits.
@@ -158,14 +148,6 @@ fn server_at_a_taken_address_fails_with_eaddrinuse() {
 }
 
 #[test]
-fn pingpong_of_an_unknown_domain_is_refused() {
-    let outcome = run(&["pingpong", "--domain", "token-ring"]);
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    let complaint = "homespun: there is no domain token-ring, only auto, shm, tcp (ENODATA)\n";
-    assert_eq!((outcome.stdout.as_str(), outcome.stderr.as_str()), ("", complaint));
-}
-
-#[test]
 fn killed_peer_process_is_reported() {
     let mut parent = start(&["pingpong", "--sizes", "64", "--iterations", ENDLESS, "--domain", "tcp"]);
     parent.await_line_rest("    size");
@@ -187,9 +169,7 @@ fn peer_process_ends_with_a_killed_parent() {
 
 #[test]
 fn killed_server_is_reported() {
-    let mut server = start(&["pingpong", "--listen", "127.0.0.1:0"]);
-    let address = server.await_line_rest("listening at ");
-    let address = address.split(' ').next().expect("an address").to_owned();
+    let (server, address) = start_server(&[]);
     let mut client = start(&["pingpong", &address, "--sizes", "64", "--iterations", ENDLESS]);
     client.await_line_rest("    size");
     drop(server);

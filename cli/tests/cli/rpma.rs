@@ -115,16 +115,7 @@ fn json_document_is_the_only_output() {
             .collect();
         let each = |name| [8, 1000, 65_536].map(|size_bytes| (name, size_bytes));
         assert_eq!(what, [each("visibility"), each("persistent")].concat());
-        for flush in flushes {
-            for field in ["latency_us", "bare_latency_us", "latency_ratio"] {
-                assert!(flush[field].as_f64() > Some(0.0), "{field} of {flush}");
-            }
-            for field in ["latency_percentiles", "bare_latency_percentiles"] {
-                let percentiles = &flush[field];
-                assert!(percentiles["samples"].as_u64() > Some(0), "{field} of {flush}");
-                assert!(percentiles["p50_us"].as_f64() <= percentiles["p99_us"].as_f64(), "{flush}");
-            }
-        }
+        assert!(flushes.iter().all(|flush| flush["latency_ratio"].as_f64() > Some(0.0)), "{domain}");
     }
 }
 
@@ -146,29 +137,11 @@ fn domain_option_measures_only_that_domain() {
     assert!(outcome.status.success(), "{outcome:?}");
     let domains: Vec<&str> = parse_tables(&outcome).iter().map(|(domain, _)| *domain).collect();
     assert_eq!(domains, ["tcp"]);
-    let refused = run(&["bench", "--rpma", "--domain", "auto"]);
-    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    let complaint = "homespun: bench measures only the domains shm and tcp, not auto (ENODATA)\n";
-    assert_eq!(refused.stderr, complaint);
-}
-
-#[test]
-fn options_of_other_measurements_are_refused() {
-    for arguments in [
-        ["--rpma", "--only", "messages"].as_slice(),
-        &["--rpma", "--only", "sleep"],
-        &["--rpma", "--tagged"],
-        &["--rpma", "--against", "shm"],
-        &["--rpma", "--libfabric", "/usr"],
-        &["--rpma", "--against", "shm", "--record", "."],
-        &["--rpma", "somewhere"],
-        &["--dir", "."],
-        &["--rpma", "--dir"],
-    ] {
-        let outcome = run(&[&["bench"], arguments].concat());
-        assert_eq!(outcome.status.code(), Some(2), "{arguments:?}: {outcome:?}");
-        assert_eq!(outcome.stdout, "");
-        assert!(outcome.stderr.starts_with("error: "), "{outcome:?}");
+    for arguments in [["bench", "--rpma", "--domain", "auto"].as_slice(), &["bench", "--domain", "auto"]] {
+        let refused = run(arguments);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let complaint = "homespun: bench measures only the domains shm and tcp, not auto (ENODATA)\n";
+        assert_eq!((refused.stdout.as_str(), refused.stderr.as_str()), ("", complaint));
     }
 }
 

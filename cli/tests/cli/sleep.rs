@@ -112,19 +112,3 @@ fn missing_library_is_reported_with_its_path() {
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert!(outcome.stderr.starts_with("homespun: cannot load libfabric: "), "{outcome:?}");
 }
-
-#[test]
-fn options_of_other_measurements_are_refused() {
-    for arguments in [
-        ["--only", "sleep", "--against", "tcp", "--record", "."].as_slice(),
-        &["--only", "messages", "--against", "tcp"],
-        &["--domain", "tcp", "--against", "tcp"],
-        &["--libfabric", "/usr"],
-        &["--only", "sleep", "--against", "tcp,"],
-    ] {
-        let outcome = run(&[&["bench"], arguments].concat());
-        assert_eq!(outcome.status.code(), Some(2), "{arguments:?}: {outcome:?}");
-        assert_eq!(outcome.stdout, "");
-        assert!(outcome.stderr.starts_with("error: "), "{outcome:?}");
-    }
-}

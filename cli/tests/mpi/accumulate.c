@@ -358,89 +358,6 @@ static void in_order(void) {
     close_window(&window);
 }
 
-/* Sums that all ranks scatter over the elements of all ranks, with and without requests, fetched or not. */
-static void scattered_sums(void) {
-    enum { PLACES = 64 };
-    struct window window = open_window(ALLOCATED, PLACES * sizeof(int64_t));
-    int64_t *sums = calloc((size_t) ranks * PLACES, sizeof *sums), *all = calloc((size_t) ranks * PLACES, sizeof *all);
-    int64_t given[TURNS * 2], ignored[TURNS * 2];
-    MPI_Request made[TURNS * 2];
-    int requests = 0;
-    REQUIRE(sums && all);
-    memset(window.memory, 0, PLACES * sizeof(int64_t));
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Win_lock_all(0, window.win);
-    for (int turn = 0; turn < TURNS * 2; turn++) {
-        unsigned any = scramble((unsigned) (rank * 10000 + turn));
-        int target = (int) (any % (unsigned) ranks), place = (int) (any / 7 % PLACES);
-        MPI_Aint there = at(&window, target, (size_t) place * 8);
-        given[turn] = (int64_t) (any % 1000) - 300;
-        sums[target * PLACES + place] += given[turn];
-        switch (turn % 4) {
-        case 0:
-            MPI_Accumulate(&given[turn], 1, MPI_INT64_T, target, there, 1, MPI_INT64_T, MPI_SUM, window.win);
-            break;
-        case 1:
-            MPI_Raccumulate(&given[turn], 1, MPI_INT64_T, target, there, 1, MPI_INT64_T, MPI_SUM, window.win,
-                            &made[requests++]);
-            break;
-        case 2:
-            MPI_Fetch_and_op(&given[turn], &ignored[turn], MPI_INT64_T, target, there, MPI_SUM, window.win);
-            break;
-        default:
-            MPI_Rget_accumulate(&given[turn], 1, MPI_INT64_T, &ignored[turn], 1, MPI_INT64_T, target, there, 1,
-                                MPI_INT64_T, MPI_SUM, window.win, &made[requests++]);
-            break;
-        }
-    }
-    MPI_Waitall(requests, made, MPI_STATUSES_IGNORE);
-    MPI_Win_unlock_all(window.win);
-    MPI_Allreduce(sums, all, ranks * PLACES, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
-    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window.win);
-    if (memcmp(window.memory, all + rank * PLACES, PLACES * sizeof(int64_t)) != 0) fail("scattered sums are wrong");
-    MPI_Win_unlock(rank, window.win);
-    checked_messages += TURNS * 2;
-    checked_bytes += TURNS * 2 * sizeof(int64_t);
-    wait_for_checks();
-    close_window(&window);
-    free(sums), free(all);
-}
-
-/* Elements that are strided at both ends. */
-static void in_pieces(void) {
-    enum { BLOCKS = 500, EACH = 3, STRIDE = 5 };
-    MPI_Datatype here, there;
-    struct window window = open_window(OWN, BLOCKS * STRIDE * sizeof(double));
-    double *memory = (double *) (void *) window.memory, *own = calloc(BLOCKS * EACH * 2, sizeof(double));
-    REQUIRE(own);
-    MPI_Type_vector(BLOCKS * EACH, 1, 2, MPI_DOUBLE, &here);
-    MPI_Type_vector(BLOCKS, EACH, STRIDE, MPI_DOUBLE, &there);
-    MPI_Type_commit(&here);
-    MPI_Type_commit(&there);
-    for (size_t i = 0; i < BLOCKS * STRIDE; i++) memory[i] = -1;
-    for (size_t i = 0; i < BLOCKS * EACH; i++) own[2 * i] = (double) (i + 1) * (rank + 1);
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Win_lock_all(0, window.win);
-    for (int target = 0; target < ranks; target++)
-        MPI_Accumulate(own, 1, here, target, at(&window, target, 0), 1, there, MPI_SUM, window.win);
-    MPI_Win_unlock_all(window.win);
-    MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window.win);
-    for (size_t i = 0; i < BLOCKS * STRIDE; i++) {
-        size_t nth = i / STRIDE * EACH + i % STRIDE;
-        double expected = i % STRIDE < EACH ? -1 + (double) (nth + 1) * ranks * (ranks + 1) / 2 : -1;
-        if (memory[i] != expected) fail("in pieces: %g at %zu instead of %g", memory[i], i, expected);
-    }
-    MPI_Win_unlock(rank, window.win);
-    checked_messages += (uint64_t) ranks;
-    checked_bytes += (uint64_t) ranks * BLOCKS * EACH * sizeof(double);
-    wait_for_checks();
-    close_window(&window);
-    MPI_Type_free(&here);
-    MPI_Type_free(&there);
-    free(own);
-}
-
 int main(int count, char **arguments) {
     MPI_Init(&count, &arguments);
     left_out = arguments + 1;
@@ -463,8 +380,6 @@ int main(int count, char **arguments) {
     tickets(MPI_INT32_T, 4);
     for (size_t t = 0; t < 8; t++) compare_and_swap(&TYPES[t], TYPES[t].bytes == 1 ? 25 : 100);
     if (!is_left_out("order")) in_order();
-    scattered_sums();
-    in_pieces();
 
     uint64_t own[] = { checked_messages, checked_bytes }, all[2];
     MPI_Reduce(own, all, 2, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);

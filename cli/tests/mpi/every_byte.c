@@ -262,55 +262,9 @@ static void probed(enum probe how) {
     free(sends), free(out), free(next);
 }
 
-/* The sizes of collective operations: of the whole message, or of one rank's share for another rank. */
+/* The sizes of accesses. */
 static const size_t SHARES_BYTES[] = { 1, 8, 57, 1024, 4097, 16384, 65537, 256 * KIB, MIB };
 #define SHARES (sizeof SHARES_BYTES / sizeof *SHARES_BYTES)
-
-static void broadcast(void) {
-    unsigned char *buffer = allocate(MESSAGE_MAX_BYTES);
-    for (size_t i = 0; i <= SHARES; i++) {
-        size_t bytes = i < SHARES ? SHARES_BYTES[i] : MESSAGE_MAX_BYTES;
-        int root = (int) i % ranks;
-        uint64_t seed = seed_of(root, 0, 4000 + (int) i);
-        if (rank == root) fill(buffer, bytes, seed);
-        MPI_Bcast(buffer, (int) bytes, MPI_BYTE, root, MPI_COMM_WORLD);
-        check(buffer, bytes, seed, "Bcast");
-    }
-    free(buffer);
-}
-
-static void all_reduce(void) {
-    const size_t max = MESSAGE_MAX_BYTES / sizeof(uint64_t);
-    uint64_t *own = (uint64_t *) allocate(MESSAGE_MAX_BYTES), *sum = (uint64_t *) allocate(MESSAGE_MAX_BYTES);
-    static const size_t counts[] = { 1, 7, 8, 513, 2048, 2049, 8192, 32769, 131072, 0 };
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        size_t count = counts[i] > 0 ? counts[i] : max;
-        for (size_t at = 0; at < count; at++) own[at] = word(seed_of(rank, 0, 5000 + (int) i), at);
-        memset(sum, 0, count * sizeof *sum);
-        MPI_Allreduce(own, sum, (int) count, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
-        for (size_t at = 0; at < count; at++) {
-            uint64_t expected = 0;
-            for (int from = 0; from < ranks; from++) expected += word(seed_of(from, 0, 5000 + (int) i), at);
-            if (sum[at] != expected) fail("Allreduce: wrong number at %zu of %zu", at, count);
-        }
-        checked_messages++;
-        checked_bytes += count * sizeof *sum;
-    }
-    free(own), free(sum);
-}
-
-static void all_to_all(void) {
-    for (size_t i = 0; i < SHARES; i++) {
-        size_t bytes = SHARES_BYTES[i];
-        int tag = 6000 + (int) i;
-        unsigned char *out = allocate(bytes * (size_t) ranks), *in = room(bytes * (size_t) ranks);
-        for (int to = 0; to < ranks; to++) fill(out + bytes * (size_t) to, bytes, seed_of(rank, to, tag));
-        MPI_Alltoall(out, (int) bytes, MPI_BYTE, in, (int) bytes, MPI_BYTE, MPI_COMM_WORLD);
-        for (int from = 0; from < ranks; from++)
-            check(in + bytes * (size_t) from, bytes, seed_of(from, rank, tag), "Alltoall");
-        free(out), free(in);
-    }
-}
 
 #define DEEP ((unsigned) 2000)
 #define DEEP_TAG 7000
@@ -380,9 +334,6 @@ int main(int count, char **arguments) {
     synchronous();
     cancelled();
     deep();
-    broadcast();
-    all_reduce();
-    all_to_all();
     one_sided();
     for (enum probe how = PROBE; how < PROBES; how++) probed(how);
 

@@ -193,22 +193,3 @@ fn command_beside(holder: &Holder, is_in_user_namespace: bool) -> Command {
     }
     command
 }
-
-#[test]
-fn refusal_of_namespaces_is_no_failure() {
-    let refusal = "unshare: unshare failed: Operation not permitted";
-    let start = Holder::start(Command::new("sh").args(["-c", "echo \"$0\" >&2; exit 1", refusal]));
-    assert_eq!(start.err().as_deref(), Some(refusal));
-}
-
-#[test]
-#[should_panic(expected = "prepares no host: unshare: unrecognized option")]
-fn mistake_in_the_options_of_unshare_fails_the_test() {
-    let _ = Holder::start(Command::new("unshare").args(["--nett", "--uts", "sh", "-c", HOLD, NAMES[0]]));
-}
-
-#[test]
-#[should_panic(expected = "prepares no host: ")]
-fn mistake_in_the_preparation_of_a_host_fails_the_test() {
-    let _ = Holder::start(Command::new("sh").args(["-c", "ip link set nosuch up && echo"]));
-}

@@ -2,9 +2,32 @@
 
 use homespun::Errno;
 
+/// What a probe returns: the result of a call, or its outcome in words.
+pub(crate) trait IntoOutcome {
+    fn into_outcome(self) -> String;
+}
+
+impl IntoOutcome for String {
+    fn into_outcome(self) -> String {
+        self
+    }
+}
+
+impl IntoOutcome for i32 {
+    fn into_outcome(self) -> String {
+        describe_result(self)
+    }
+}
+
+impl IntoOutcome for isize {
+    fn into_outcome(self) -> String {
+        describe_result(self)
+    }
+}
+
 /// The result of a call: `0`, a count, or the name of the error number.
-pub(crate) fn describe_result(result: impl Into<i64>) -> String {
-    let result: i64 = result.into();
+pub(crate) fn describe_result(result: impl TryInto<i64>) -> String {
+    let Ok(result) = result.try_into() else { unreachable!("results have at most 64 bits") };
     if result >= 0 {
         return result.to_string();
     }

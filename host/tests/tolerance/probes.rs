@@ -13,6 +13,7 @@ mod open;
 mod queues;
 mod transfer;
 
+use crate::outcome::IntoOutcome;
 use crate::setup::Context;
 
 /// Whether a probe depends on the type of endpoint.
@@ -36,20 +37,24 @@ pub(crate) struct Probe {
 pub(crate) struct Probes(Vec<Probe>);
 
 impl Probes {
-    pub(crate) fn add_object_probe(
+    pub(crate) fn add_object_probe<R: IntoOutcome>(
         &mut self,
         name: impl Into<String>,
-        run: impl Fn(&Context) -> String + 'static,
+        run: impl Fn(&Context) -> R + 'static,
     ) {
-        self.0.push(Probe { name: name.into(), family: Family::Object, run: Box::new(run) });
+        self.add(Family::Object, name.into(), run);
     }
 
-    pub(crate) fn add_endpoint_probe(
+    pub(crate) fn add_endpoint_probe<R: IntoOutcome>(
         &mut self,
         name: impl Into<String>,
-        run: impl Fn(&Context) -> String + 'static,
+        run: impl Fn(&Context) -> R + 'static,
     ) {
-        self.0.push(Probe { name: name.into(), family: Family::Endpoint, run: Box::new(run) });
+        self.add(Family::Endpoint, name.into(), run);
+    }
+
+    fn add<R: IntoOutcome>(&mut self, family: Family, name: String, run: impl Fn(&Context) -> R + 'static) {
+        self.0.push(Probe { name, family, run: Box::new(move |context| run(context).into_outcome()) });
     }
 }
 

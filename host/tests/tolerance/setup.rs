@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use homespun_host::abi::domain::{FidAv, FidDomain, FidMr};
 use homespun_host::abi::endpoint::{FidEp, FidPep};
-use homespun_host::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqCmEntry, FidCntr, FidCq, FidEq};
+use homespun_host::abi::eq::{
+    FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FiEqCmEntry, FidCntr, FidCq, FidEq,
+};
 use homespun_host::abi::fabric::FidFabric;
 use homespun_host::abi::fid::Fid;
 use homespun_host::abi::info::FiInfo;
@@ -24,6 +26,10 @@ use crate::patience::{self, Deadline, Pauses};
 use crate::provider_case::{EndpointKind, ProviderCase};
 
 pub(crate) const EAGAIN: isize = -11;
+
+/// A pointer to nothing.
+pub(crate) const NULL: *mut c_void = ptr::null_mut();
+
 const EAVAIL: isize = -259;
 
 /// The library, and the provider with its info.
@@ -67,9 +73,24 @@ pub(crate) fn find_info(libfabric: Libfabric, case: &ProviderCase) -> Result<Inf
     list.find_copy(is_it).ok_or(libc::ENODATA)
 }
 
-fn assert_success(what: &str, result: impl Into<i64>) {
-    let result = result.into();
-    assert!(result == 0, "{what}: {}", describe_result(result));
+/// Calls a function of a vtable of an object, as the inline functions of the C headers do.
+macro_rules! call {
+    ($object:expr, $ops:ident.$slot:ident $(, $argument:expr)* $(,)?) => {{
+        let object = $object;
+        unsafe { ((*(*object).$ops).$slot)(object.cast() $(, $argument)*) }
+    }};
+}
+pub(crate) use call;
+
+pub(crate) fn assert_success(what: &str, result: impl TryInto<i64>) {
+    let result = describe_result(result);
+    assert!(result == "0", "{what}: {result}");
+}
+
+/// Opens an object by a call that writes the object to its argument, and returns the result.
+pub(crate) fn try_open<T>(call: impl FnOnce(*mut *mut T) -> c_int) -> c_int {
+    let mut object = ptr::null_mut();
+    call(&raw mut object)
 }
 
 /// Opens an object by a call that writes the object to its argument. Panics if the call fails.
@@ -121,23 +142,38 @@ pub(crate) fn leak_op_context() -> *mut c_void {
     leak_zeroed_memory(64).cast()
 }
 
-pub(crate) unsafe fn bind<A, B>(object: *mut A, other: *mut B, flags: u64) -> c_int {
-    let fid = object.cast::<Fid>();
-    unsafe { ((*(*fid).ops).bind)(fid, other.cast(), flags) }
+pub(crate) fn bind<A, B>(object: *mut A, other: *mut B, flags: u64) -> c_int {
+    call!(object.cast::<Fid>(), ops.bind, other.cast(), flags)
 }
 
-pub(crate) unsafe fn control<A, B>(object: *mut A, command: c_int, arg: *mut B) -> c_int {
-    let fid = object.cast::<Fid>();
-    unsafe { ((*(*fid).ops).control)(fid, command, arg.cast()) }
+pub(crate) fn control<A, B>(object: *mut A, command: c_int, arg: *mut B) -> c_int {
+    call!(object.cast::<Fid>(), ops.control, command, arg.cast())
 }
 
-pub(crate) unsafe fn close<A>(object: *mut A) -> c_int {
-    let fid = object.cast::<Fid>();
-    unsafe { ((*(*fid).ops).close)(fid) }
+pub(crate) fn close<A>(object: *mut A) -> c_int {
+    call!(object.cast::<Fid>(), ops.close)
 }
 
-pub(crate) unsafe fn enable<A>(object: *mut A) -> c_int {
-    unsafe { control(object, FI_ENABLE, ptr::null_mut::<c_void>()) }
+pub(crate) fn enable<A>(object: *mut A) -> c_int {
+    control(object, FI_ENABLE, NULL)
+}
+
+/// Posts a receive of up to 64 bytes.
+pub(crate) fn recv(ep: *mut FidEp, context: *mut c_void) -> isize {
+    call!(ep, msg.recv, leak_zeroed_memory(64).cast(), 64, NULL, u64::MAX, context)
+}
+
+/// Sends 64 bytes.
+pub(crate) fn send(ep: *mut FidEp, to: u64, context: *mut c_void) -> isize {
+    call!(ep, msg.send, leak_zeroed_memory(64).cast_const().cast(), 64, NULL, to, context)
+}
+
+pub(crate) fn open_counter_with(domain: *mut FidDomain, mut attr: FiCntrAttr) -> *mut FidCntr {
+    open_object("fi_cntr_open", |counter| call!(domain, ops.cntr_open, &raw mut attr, counter, NULL))
+}
+
+pub(crate) fn open_eq_with(fabric: *mut FidFabric, mut attr: FiEqAttr) -> *mut FidEq {
+    open_object("fi_eq_open", |eq| call!(fabric, ops.eq_open, &raw mut attr, eq, NULL))
 }
 
 impl Context {
@@ -147,9 +183,7 @@ impl Context {
 
     pub(crate) fn open_fabric(&self) -> *mut FidFabric {
         let attr = self.info.first().fabric_attr;
-        open_object("fi_fabric", |fabric| unsafe {
-            self.libfabric.call_fi_fabric(attr, fabric, ptr::null_mut())
-        })
+        open_object("fi_fabric", |fabric| unsafe { self.libfabric.call_fi_fabric(attr, fabric, NULL) })
     }
 
     pub(crate) fn open_domain(&self) -> (*mut FidFabric, *mut FidDomain) {
@@ -158,42 +192,33 @@ impl Context {
     }
 
     pub(crate) fn open_domain_in(&self, fabric: *mut FidFabric) -> *mut FidDomain {
-        open_object("fi_domain", |domain| unsafe {
-            ((*(*fabric).ops).domain)(fabric, self.info.as_ptr(), domain, ptr::null_mut())
-        })
+        open_object("fi_domain", |domain| call!(fabric, ops.domain, self.info.as_ptr(), domain, NULL))
     }
 
     pub(crate) fn open_cq(&self, domain: *mut FidDomain, mut attr: FiCqAttr) -> *mut FidCq {
-        open_object("fi_cq_open", |cq| unsafe {
-            ((*(*domain).ops).cq_open)(domain, &raw mut attr, cq, ptr::null_mut())
-        })
+        open_object("fi_cq_open", |cq| call!(domain, ops.cq_open, &raw mut attr, cq, NULL))
     }
 
     pub(crate) fn open_counter(&self, domain: *mut FidDomain) -> *mut FidCntr {
-        let mut attr = counter_attr();
-        open_object("fi_cntr_open", |counter| unsafe {
-            ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
-        })
+        open_counter_with(domain, counter_attr())
     }
 
     pub(crate) fn open_eq(&self, fabric: *mut FidFabric) -> *mut FidEq {
-        let mut attr = eq_attr();
-        open_object("fi_eq_open", |eq| unsafe {
-            ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
-        })
+        open_eq_with(fabric, eq_attr())
     }
 
     pub(crate) fn open_av(&self, domain: *mut FidDomain) -> *mut FidAv {
         let mut attr = av_attr();
-        open_object("fi_av_open", |av| unsafe {
-            ((*(*domain).ops).av_open)(domain, &raw mut attr, av, ptr::null_mut())
-        })
+        open_object("fi_av_open", |av| call!(domain, ops.av_open, &raw mut attr, av, NULL))
     }
 
     pub(crate) fn open_endpoint(&self, domain: *mut FidDomain, info: *mut FiInfo) -> *mut FidEp {
-        open_object("fi_endpoint", |ep| unsafe {
-            ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut())
-        })
+        open_object("fi_endpoint", |ep| call!(domain, ops.endpoint, info, ep, NULL))
+    }
+
+    /// What an endpoint must be bound to besides queues and counters.
+    pub(crate) fn av_or_eq(&self, node: &Node) -> *mut c_void {
+        if self.is_connection_oriented() { node.eq.cast() } else { node.av.cast() }
     }
 
     /// An endpoint and its other objects, none of which is bound.
@@ -216,14 +241,8 @@ impl Context {
 
     /// Binds the required objects of an endpoint.
     pub(crate) fn bind_required_objects(&self, node: Node) -> Node {
-        unsafe {
-            if self.is_connection_oriented() {
-                assert_success("fi_ep_bind eq", bind(node.ep, node.eq, 0));
-            } else {
-                assert_success("fi_ep_bind av", bind(node.ep, node.av, 0));
-            }
-            assert_success("fi_ep_bind cq", bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV));
-        }
+        assert_success("fi_ep_bind av or eq", bind(node.ep, self.av_or_eq(&node), 0));
+        assert_success("fi_ep_bind cq", bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV));
         node
     }
 
@@ -233,7 +252,7 @@ impl Context {
     }
 
     pub(crate) fn enable_node(&self, node: Node) -> Node {
-        assert_success("fi_enable", unsafe { enable(node.ep) });
+        assert_success("fi_enable", enable(node.ep));
         node
     }
 
@@ -258,26 +277,21 @@ impl Context {
             self.enable_node(node)
         };
         let (left, right) = (node(true), node(false));
-        let (to_right, to_left) =
-            unsafe { (insert_address_of(&left, &right), insert_address_of(&right, &left)) };
+        let (to_right, to_left) = (insert_address_of(&left, &right), insert_address_of(&right, &left));
         Pair { left, right, to_right, to_left, at_left: Vec::new(), at_right: Vec::new() }
     }
 
     /// A listening passive endpoint, its event queue and its address.
     pub(crate) fn open_listener(&self, fabric: *mut FidFabric) -> (*mut FidPep, *mut FidEq, Vec<u8>) {
         let eq = self.open_eq(fabric);
-        let pep: *mut FidPep = open_object("fi_passive_ep", |pep| unsafe {
-            ((*(*fabric).ops).passive_ep)(fabric, self.info.as_ptr(), pep, ptr::null_mut())
-        });
-        unsafe {
-            assert_success("fi_pep_bind", bind(pep, eq, 0));
-            assert_success("fi_listen", ((*(*pep).cm).listen)(pep));
-        }
+        let pep: *mut FidPep =
+            open_object("fi_passive_ep", |pep| call!(fabric, ops.passive_ep, self.info.as_ptr(), pep, NULL));
+        assert_success("fi_pep_bind", bind(pep, eq, 0));
+        assert_success("fi_listen", call!(pep, cm.listen));
         let mut name = vec![0_u8; 64];
         let mut len_bytes = name.len();
-        assert_success("fi_getname", unsafe {
-            ((*(*pep).cm).getname)(pep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes)
-        });
+        let result = call!(pep, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes);
+        assert_success("fi_getname", result);
         name.truncate(len_bytes);
         (pep, eq, name)
     }
@@ -299,14 +313,12 @@ impl Context {
         let left = sharing(self.info.as_ptr());
         prepare(&left, true);
         let left = self.enable_node(left);
-        assert_success("fi_connect", unsafe {
-            ((*(*left.ep).cm).connect)(left.ep, name.as_ptr().cast(), ptr::null(), 0)
-        });
+        assert_success("fi_connect", call!(left.ep, cm.connect, name.as_ptr().cast(), ptr::null(), 0));
         let (request, _) = await_event(listener, FI_CONNREQ, &[left]);
         let right = sharing(request.info);
         prepare(&right, false);
         let right = self.enable_node(right);
-        assert_success("fi_accept", unsafe { ((*(*right.ep).cm).accept)(right.ep, ptr::null(), 0) });
+        assert_success("fi_accept", call!(right.ep, cm.accept, ptr::null(), 0));
         for _ in 0..2 {
             await_event(listener, FI_CONNECTED, &[left, right]);
         }
@@ -317,25 +329,14 @@ impl Context {
     /// Registers memory for all accesses. The result has the key of the region and the address by which peers
     /// access it.
     pub(crate) fn register_region(&self, node: &Node, buf: *mut u8, len_bytes: usize, key: u64) -> Region {
-        let access = 0x3f00;
-        let domain = node.domain;
-        let mr: *mut FidMr = open_object("fi_mr_reg", |mr| unsafe {
-            ((*(*domain).mr).reg)(
-                domain.cast(),
-                buf.cast(),
-                len_bytes,
-                access,
-                0,
-                key,
-                0,
-                mr,
-                ptr::null_mut(),
-            )
+        let (access, domain, buf_fid) = (0x3f00, node.domain, buf.cast_const().cast());
+        let mr: *mut FidMr = open_object("fi_mr_reg", |mr| {
+            call!(domain, mr.reg, buf_fid, len_bytes, access, 0, key, 0, mr, NULL)
         });
         let mr_mode = unsafe { (*self.info.first().domain_attr).mr_mode };
         if mr_mode & 1 << 9 != 0 {
-            assert_success("fi_mr_bind", unsafe { bind(mr, node.ep, 0) });
-            assert_success("fi_mr_enable", unsafe { enable(mr) });
+            assert_success("fi_mr_bind", bind(mr, node.ep, 0));
+            assert_success("fi_mr_enable", enable(mr));
         }
         let address = if mr_mode & (1 << 4 | 1) != 0 { buf as u64 } else { 0 };
         unsafe { Region { mr, desc: (*mr).mem_desc, key: (*mr).key, address } }
@@ -351,18 +352,20 @@ pub(crate) struct Region {
     pub(crate) address: u64,
 }
 
-/// Inserts the address of `node` into the vector of `into`.
-unsafe fn insert_address_of(into: &Node, node: &Node) -> u64 {
+/// The name of an endpoint, in a buffer that is longer.
+pub(crate) fn endpoint_name(node: &Node) -> [u8; 256] {
     let mut name = [0_u8; 256];
     let mut len_bytes = name.len();
-    let mut address = u64::MAX;
-    unsafe {
-        let getname = (*(*node.ep).cm).getname;
-        assert_success("fi_getname", getname(node.ep.cast(), name.as_mut_ptr().cast(), &raw mut len_bytes));
-        let insert = (*(*into.av).ops).insert;
-        let inserted = insert(into.av, name.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut());
-        assert_success("fi_av_insert", inserted - 1);
-    }
+    let result = call!(node.ep, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes);
+    assert_success("fi_getname", result);
+    name
+}
+
+/// Inserts the address of `node` into the vector of `into`.
+fn insert_address_of(into: &Node, node: &Node) -> u64 {
+    let (name, mut address) = (endpoint_name(node), u64::MAX);
+    let inserted = call!(into.av, ops.insert, name.as_ptr().cast(), 1, &raw mut address, 0, NULL);
+    assert_success("fi_av_insert", inserted - 1);
     address
 }
 
@@ -373,14 +376,13 @@ pub(crate) fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqC
     loop {
         let mut event = 0;
         let mut entry = [0_u64; 64];
-        let result = unsafe {
-            ((*(*eq).ops).read)(eq, &raw mut event, entry.as_mut_ptr().cast(), size_of_val(&entry), 0)
-        };
+        let (room, len_bytes) = (entry.as_mut_ptr().cast(), size_of_val(&entry));
+        let result = call!(eq, ops.read, &raw mut event, room, len_bytes, 0);
         if result > 0 {
             assert!(event == wanted, "event {event}");
             return (unsafe { entry.as_ptr().cast::<FiEqCmEntry>().read() }, result as usize);
         }
-        assert!(result == EAGAIN, "fi_eq_read: {}", describe_result(result as i64));
+        assert!(result == EAGAIN, "fi_eq_read: {}", describe_result(result));
         for node in nodes {
             let mut none = Vec::new();
             drain_cq(node.cq, &mut none);
@@ -393,34 +395,19 @@ pub(crate) fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqC
 /// Reads all completions of a queue, which also makes progress.
 pub(crate) fn drain_cq(cq: *mut FidCq, into: &mut Vec<Completion>) {
     loop {
-        let mut entry = FiCqTaggedEntry {
-            op_context: ptr::null_mut(),
-            flags: 0,
-            len: 0,
-            buf: ptr::null_mut(),
-            data: 0,
-            tag: 0,
-        };
-        let read = unsafe { ((*(*cq).ops).read)(cq, (&raw mut entry).cast(), 1) };
-        match read {
-            1 => into.push(Completion {
-                context: entry.op_context,
-                error: 0,
-                flags: entry.flags,
-                len: entry.len,
-            }),
+        let mut entry = unsafe { std::mem::zeroed::<FiCqTaggedEntry>() };
+        match call!(cq, ops.read, (&raw mut entry).cast(), 1) {
+            1 => {
+                let FiCqTaggedEntry { op_context: context, flags, len, .. } = entry;
+                into.push(Completion { context, error: 0, flags, len });
+            }
             EAVAIL => {
-                let mut error: FiCqErrEntry = unsafe { std::mem::zeroed() };
-                let read = unsafe { ((*(*cq).ops).readerr)(cq, &raw mut error, 0) };
-                if read != 1 {
+                let mut error = unsafe { std::mem::zeroed::<FiCqErrEntry>() };
+                if call!(cq, ops.readerr, &raw mut error, 0) != 1 {
                     return;
                 }
-                into.push(Completion {
-                    context: error.op_context,
-                    error: error.err,
-                    flags: error.flags,
-                    len: error.len,
-                });
+                let FiCqErrEntry { op_context: context, err: error, flags, len, .. } = error;
+                into.push(Completion { context, error, flags, len });
             }
             _ => return,
         }
@@ -474,15 +461,9 @@ impl Pair {
                 (self.right, self.left, self.to_left)
             };
             let (sent, received) = (leak_op_context(), leak_op_context());
-            let buf = leak_zeroed_memory(64);
-            let posted =
-                unsafe { ((*(*to.ep).msg).recv)(to.ep, buf.cast(), 64, ptr::null_mut(), u64::MAX, received) };
-            assert_success("fi_recv", posted as i64);
+            assert_success("fi_recv", recv(to.ep, received));
             let deadline = Deadline::after(patience::step_timeout());
-            while unsafe {
-                ((*(*from.ep).msg).send)(from.ep, buf.cast::<c_void>(), 8, ptr::null_mut(), addr, sent)
-            } == EAGAIN
-            {
+            while send(from.ep, addr, sent) == EAGAIN {
                 self.drain_both_cqs();
                 assert!(!deadline.record_if_expired(), "fi_send: EAGAIN");
             }

@@ -7,7 +7,7 @@ use homespun_fi::abi::atomic::{FiAtomicAttr, FiIoc, FiMsgAtomic, FiRmaIoc};
 use homespun_fi::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
 use libc::{c_int, c_void};
 
-use crate::host::{EBADFLAGS, EINVAL, EMSGSIZE, EOPNOTSUPP, NULL, Node, Pair, call, numbered_context};
+use crate::host::{EBADFLAGS, EINVAL, EMSGSIZE, EOPNOTSUPP, NULL, Node, call};
 
 const TAGGED: u64 = 1 << 3;
 const MULTICAST: u64 = 1 << 5;
@@ -156,44 +156,4 @@ fn invalid_calls_are_refused_before_pointers_are_read() {
     {
         assert_eq!(answer as c_int, expected, "call {index}");
     }
-}
-
-#[test]
-fn operation_on_no_elements_needs_no_memory() {
-    let pair = Pair::open();
-    let (ep, to, one) = (&pair.left.ep, pair.to_right, numbered_context(1));
-    let (null, no_iocs, results, descs) = (ptr::null(), ptr::null(), ptr::null_mut(), ptr::null_mut());
-    let msg = FiMsgAtomic {
-        msg_iov: ptr::null(),
-        desc: descs,
-        iov_count: 0,
-        addr: to,
-        rma_iov: ptr::null(),
-        rma_iov_count: 0,
-        datatype: U32,
-        op: SUM,
-        context: one,
-        data: 0,
-    };
-    let swap = FiMsgAtomic { op: CSWAP, ..msg };
-    let (msg, swap) = (&raw const msg, &raw const swap);
-    let fetch = |op| call!(ep, atomic.readwrite, null, 0, NULL, NULL, NULL, to, 0, KEY, U32, op, one);
-    assert_eq!(call!(ep, atomic.inject, null, 0, to, 0, KEY, U32, SUM), 0);
-    for posted in [
-        call!(ep, atomic.write, null, 0, NULL, to, 0, KEY, U32, SUM, one),
-        call!(ep, atomic.writev, no_iocs, descs, 0, to, 0, KEY, U32, SUM, one),
-        call!(ep, atomic.writemsg, msg, 0),
-        fetch(SUM),
-        fetch(FETCHED),
-        call!(ep, atomic.readwritemsg, msg, results, descs, 0, 0),
-        call!(ep, atomic.compwrite, null, 0, NULL, null, NULL, NULL, NULL, to, 0, KEY, U32, CSWAP, one),
-        call!(ep, atomic.compwritemsg, swap, no_iocs, descs, 0, results, descs, 0, 0),
-    ] {
-        assert_eq!(posted, 0);
-        let entry = pair.at_left("the end of an operation");
-        assert_eq!((entry.op_context, entry.len, entry.buf, entry.data), (one, 0, NULL, 0));
-    }
-    // An unsupported operation is refused even with no elements.
-    let unknown = call!(ep, atomic.write, null, 0, NULL, to, 0, KEY, 100, SUM, one);
-    assert_eq!(unknown, EOPNOTSUPP as isize);
 }

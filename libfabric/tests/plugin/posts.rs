@@ -3,17 +3,15 @@
 
 use std::ptr;
 
-use homespun::info::{Progress, Threading};
 use homespun_fi::abi::FI_ADDR_UNSPEC;
 use libc::{c_int, iovec};
 
 use crate::host::{
-    EBADFLAGS, EINVAL, EMSGSIZE, ENOENT, NULL, Node, Pair, TAG, call, messages, numbered_context, to_iovec,
+    EBADFLAGS, EINVAL, EMSGSIZE, ENOENT, NULL, Node, TAG, call, messages, numbered_context, to_iovec,
 };
 
 const RECV: u64 = 1 << 10;
 const TAGGED: u64 = 1 << 3;
-const REMOTE_CQ_DATA: u64 = 1 << 17;
 const PEEK: u64 = 1 << 19;
 const TRIGGER: u64 = 1 << 20;
 const DISCARD: u64 = 1 << 58;
@@ -64,40 +62,6 @@ fn null_with_a_length_and_too_many_parts_are_refused() {
 }
 
 #[test]
-fn empty_messages_need_no_memory() {
-    let pair = Pair::open();
-    let (ep, to, none) = (&pair.left.ep, pair.to_right, ptr::null());
-    let (context, descs) = (numbered_context(1), ptr::null_mut());
-    let (msg, tagged) = messages(ptr::null(), 0, to, context);
-    let right = &pair.right.ep;
-    type Post<'a> = &'a dyn Fn() -> isize;
-    let posts: [(Post<'_>, bool, u64); 10] = [
-        (&|| call!(ep, msg.inject, none, 0, to), false, 0),
-        (&|| call!(ep, msg.injectdata, none, 0, 5, to), false, 5),
-        (&|| call!(ep, msg.send, none, 0, NULL, to, context), false, 0),
-        (&|| call!(ep, msg.sendv, ptr::null(), descs, 0, to, context), false, 0),
-        (&|| call!(ep, msg.sendmsg, &raw const msg, 0), false, 0),
-        (&|| call!(ep, tagged.inject, none, 0, to, TAG), true, 0),
-        (&|| call!(ep, tagged.injectdata, none, 0, 6, to, TAG), true, 6),
-        (&|| call!(ep, tagged.senddata, none, 0, NULL, 7, to, TAG, context), true, 7),
-        (&|| call!(ep, tagged.sendv, ptr::null(), descs, 0, to, TAG, context), true, 0),
-        (&|| call!(ep, tagged.sendmsg, &raw const tagged, 0), true, 0),
-    ];
-    for (number, (post, is_tagged, data)) in posts.into_iter().enumerate() {
-        let context = numbered_context(number);
-        let posted = match is_tagged {
-            false => call!(right, msg.recv, NULL, 0, NULL, FI_ADDR_UNSPEC, context),
-            true => call!(right, tagged.recv, NULL, 0, NULL, FI_ADDR_UNSPEC, TAG, 0, context),
-        };
-        assert_eq!((posted, post()), (0, 0), "{number}");
-        let entry = pair.at_right("an empty message");
-        let has_data = entry.flags & REMOTE_CQ_DATA != 0;
-        assert_eq!((entry.op_context, entry.len, entry.data), (context, 0, data), "{number}");
-        assert_eq!(has_data, data != 0, "{number}");
-    }
-}
-
-#[test]
 fn peek_reads_no_vector() {
     let node = Node::open();
     let own = node.insert(&node.ep.name());
@@ -126,29 +90,5 @@ fn peek_reads_no_vector() {
             call!(node.ep, tagged.recvmsg, &raw const tagged, flags),
         ];
         assert_eq!(answers, [EBADFLAGS as isize; 4], "{flags:#x}");
-    }
-}
-
-/// Only manual progress with `FI_THREAD_DOMAIN` opens a domain without locks.
-#[test]
-fn domain_of_any_progress_delivers_messages_in_one_thread() {
-    for progress in [Progress::Auto, Progress::Manual] {
-        let open = || {
-            Node::open_with(|setup| {
-                let attr = setup.infos.domain();
-                (attr.threading, attr.data_progress) = (Threading::Domain.raw(), progress.raw());
-            })
-        };
-        let (left, right) = (open(), open());
-        let (message, mut room) = (vec![7; 200_000], vec![0; 200_000]);
-        right.ep.recv(&mut room, 1);
-        left.ep.send(&message, left.insert(&right.ep.name()), 2);
-        // With automatic progress no call reads the queue of the receiver until then, so the progress thread
-        // has received the message.
-        let driven = if progress == Progress::Auto { &left.cq } else { &right.cq };
-        let sent = left.cq.await_entry("the end of a long send", driven).0;
-        let received = right.cq.await_entry("the message", &right.cq).0;
-        assert_eq!([sent.op_context, received.op_context], [2, 1].map(numbered_context));
-        assert!(room == message);
     }
 }

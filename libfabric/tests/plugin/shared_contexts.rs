@@ -16,7 +16,7 @@ use libc::{c_int, c_void};
 
 use crate::host::{
     API_VERSION, EBADFLAGS, EBUSY, EDOMAIN, EINVAL, ENODATA, ENOENT, ENOPROTOOPT, ENOSYS, EOPBADSTATE,
-    InfoList, NULL, Node, Object, Pair, Plugin, Setup, av_attr, call, cq_attr, messages, numbered_context,
+    InfoList, NULL, Node, Object, Plugin, Setup, av_attr, call, cq_attr, messages, numbered_context,
     open_fabric, to_iovec, wait_until,
 };
 use crate::triggered::{make_work, trigger_at};
@@ -47,28 +47,6 @@ fn open_srx(domain: &Object<FidDomain>, infos: &mut InfoList) -> Result<Object<F
 }
 
 #[test]
-fn endpoint_with_a_shared_transmit_context_sends_messages() {
-    let node = Node::open_disabled_with(share_transmit);
-    let mut infos = Plugin::get().loopback_infos();
-    let stx = open_stx(&node.domain, &mut infos).expect("a transmit context");
-    // A context has a valid `fid`, as every object has.
-    assert_eq!(stx.context(), numbered_context(3));
-    assert_eq!(node.ep.bind(&stx, 0), 0);
-    let pair = Pair::from_nodes(node.bind_and_enable(), Node::open());
-    let mut received = [0; 8];
-    pair.right.ep.recv(&mut received, 1);
-    pair.left.ep.send(b"homespun", pair.to_right, 2);
-    assert_eq!(pair.at_left("the end of the send").op_context, numbered_context(2));
-    assert_eq!(pair.at_right("the message").op_context, numbered_context(1));
-    assert_eq!(&received, b"homespun");
-    let Node { ep, cq, av, eq, domain, fabric } = pair.left;
-    let cq = cq.assert_busy();
-    drop(ep);
-    assert!(cq.close().is_ok(), "though the context is there");
-    drop((stx, av, eq, domain, fabric));
-}
-
-#[test]
 fn invalid_uses_of_a_transmit_context_are_refused() {
     let (node, other) = (Node::open_disabled_with(share_transmit), Node::open_disabled_with(share_transmit));
     let mut infos = Plugin::get().loopback_infos();
@@ -94,14 +72,18 @@ fn transmit_context_closes_before_its_endpoints_and_after_its_domain() {
     let mut infos = Plugin::get().loopback_infos();
     let (stx, last) = (open_stx(&node.domain, &mut infos), open_stx(&node.domain, &mut infos));
     let (stx, last) = (stx.expect("a transmit context"), last.expect("another one"));
+    // A context has a valid `fid`, as every object has.
+    assert_eq!(stx.context(), numbered_context(3));
     let own = node.domain.open_endpoint(&infos).expect("an endpoint");
     assert_eq!((own.bind(&node.av, 0), own.bind(&node.cq, FI_TRANSMIT | FI_RECV), own.enable()), (0, 0, 0));
     assert_eq!(own.bind(&stx, 0), 0, "it has a context of its own, and is enabled");
     assert_eq!(node.ep.bind(&stx, 0), 0);
     assert!(stx.close().is_ok());
     let Node { ep, cq, av, eq, domain, fabric } = node.bind_and_enable();
-    let domain = domain.assert_busy();
-    drop((own, ep, cq, av));
+    let (domain, cq) = (domain.assert_busy(), cq.assert_busy());
+    drop((own, ep));
+    assert!(cq.close().is_ok(), "though the context is there");
+    drop(av);
     assert!(domain.close().is_ok() && last.close().is_ok());
     drop((eq, fabric));
 }

@@ -1,13 +1,9 @@
-/* Rust crates over libfabric: dma-libfabric, whose server reads and writes the memory of clients that know no peer,
- * and libfabric-efa-rs, with messages one at a time. */
+/* The Rust crate dma-libfabric, whose server reads and writes the memory of clients that know no peer. Rank 0 is the
+ * server, the other a client. */
 
 #include "driver.h"
 
-#include <unistd.h>
-
 static struct session session;
-
-/* dma-libfabric. Rank 0 is the server, the other a client. */
 
 enum { SLICE_BYTES = 4096, SLICES = 64, MEMORY_BYTES = SLICES * SLICE_BYTES, PASSES = 8, REAPED = 16 };
 
@@ -156,72 +152,4 @@ void run_dma_libfabric_bound(struct fi_info *hints)
 
     require(!strcmp(list->domain_attr->name, "lo"), "the name of the loopback interface", 0);
     run_dma(list);
-}
-
-/* libfabric-efa-rs. It asks for efa; here it finds homespun. Its port is always the same, here one for each process. */
-
-enum { PINGS = 40, PING_BYTES_MAX = 1 << 20, FIRST_PORT = 10000, PORTS = 20000 };
-
-struct fi_info *libfabric_efa_rs_hints(void)
-{
-    struct fi_info *hints = new_hints(FI_MSG);
-
-    hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
-    hints->domain_attr->threading = FI_THREAD_SAFE;
-    return hints;
-}
-
-/* Waits for the only operation, which has no context. */
-static void await_operation(void)
-{
-    struct fi_cq_data_entry entry;
-    ssize_t result;
-
-    WAIT_UNTIL((result = fi_cq_read(session.cq, &entry, 1)) != -FI_EAGAIN, (void)0);
-    require(result == 1 && !entry.op_context, "fi_cq_read", result);
-}
-
-static void send_and_wait(const void *bytes, size_t len_bytes)
-{
-    POST(make_progress(session.cq), fi_send(session.endpoint, bytes, len_bytes, NULL, session.peers[0], NULL));
-    await_operation();
-}
-
-static void receive_and_wait(void *bytes, size_t len_bytes)
-{
-    POST(make_progress(session.cq), fi_recv(session.endpoint, bytes, len_bytes, NULL, 0, NULL));
-    await_operation();
-}
-
-void run_libfabric_efa_rs(struct fi_info *hints)
-{
-    static const size_t LENGTHS[] = { 64, 8192, 262144, PING_BYTES_MAX };
-    static char bytes[PING_BYTES_MAX];
-    struct advertisement mine = { .len_bytes = sizeof mine.name }, all[RANKS_MAX];
-    char service[16];
-
-    snprintf(service, sizeof service, "%d", FIRST_PORT + getpid() % PORTS);
-    open_domain_of(&session, query_source(NULL, service, hints));
-    MUST(fi_endpoint(session.domain, session.info, &session.endpoint, NULL));
-    session.cq = open_cq(session.domain, FI_CQ_FORMAT_DATA, FI_WAIT_NONE, 128);
-    MUST(fi_ep_bind(session.endpoint, &session.cq->fid, FI_SEND | FI_RECV));
-    session.av = open_av(session.domain, FI_AV_MAP, 64);
-    MUST(fi_ep_bind(session.endpoint, &session.av->fid, 0));
-    MUST(fi_enable(session.endpoint));
-    MUST(fi_getname(&session.endpoint->fid, mine.name, &mine.len_bytes));
-    exchange(&mine, sizeof mine, all);
-    require(fi_av_insert(session.av, all[1 - rank].name, 1, &session.peers[0], 0, NULL) == 1, "fi_av_insert", 0);
-
-    for (size_t i = 0; i < sizeof LENGTHS / sizeof *LENGTHS; i++)
-        for (unsigned ping = 0; ping < PINGS / (i + 1); ping++) {
-            fill(bytes, LENGTHS[i], ping);
-            if (rank == 0)
-                send_and_wait(bytes, LENGTHS[i]);
-            memset(bytes, 0, LENGTHS[i]);
-            receive_and_wait(bytes, LENGTHS[i]);
-            require_filled(bytes, LENGTHS[i], ping);
-            if (rank == 1)
-                send_and_wait(bytes, LENGTHS[i]);
-        }
-    close_session(&session);
 }

@@ -226,6 +226,13 @@ uint64_t base_of(const struct fi_info *info, const void *memory)
     return info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) ? (uintptr_t)memory : 0;
 }
 
+void exchange_segment(const struct fi_info *info, struct fid_mr *mr, const void *memory, struct segment *all)
+{
+    struct segment mine = { .key = fi_mr_key(mr), .base = base_of(info, memory) };
+
+    exchange(&mine, sizeof mine, all);
+}
+
 void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *endpoint)
 {
     if (!(info->domain_attr->mr_mode & FI_MR_ENDPOINT))
@@ -234,19 +241,11 @@ void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *e
     MUST(fi_mr_enable(mr));
 }
 
-void *desc_of(const struct fi_info *info, struct fid_mr *mr)
-{
-    return info->domain_attr->mr_mode & FI_MR_LOCAL ? fi_mr_desc(mr) : NULL;
-}
-
 void close_session(struct session *session)
 {
-    if (session->endpoint)
-        CLOSE(session->endpoint);
-    if (session->cq)
-        CLOSE(session->cq);
-    if (session->av)
-        CLOSE(session->av);
+    CLOSE_OPEN(session->endpoint);
+    CLOSE_OPEN(session->cq);
+    CLOSE_OPEN(session->av);
     CLOSE(session->domain);
     CLOSE(session->fabric);
     fi_freeinfo(session->info);

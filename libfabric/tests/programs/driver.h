@@ -69,6 +69,14 @@ void require(int is_true, const char *what, long result);
 
 #define CLOSE(object) MUST(fi_close(&(object)->fid))
 
+/* Closes an object that is open, and forgets it. */
+#define CLOSE_OPEN(object) \
+    do {                   \
+        if (object)        \
+            CLOSE(object); \
+        object = NULL;     \
+    } while (0)
+
 void yield_to_others(void);
 
 /* Waits until all ranks are here. Makes progress with the queue meanwhile, if there is one. */
@@ -116,10 +124,10 @@ struct segment {
 
 /* How a peer addresses memory: by its address where the provider wants that, else from its start. */
 uint64_t base_of(const struct fi_info *info, const void *memory);
+/* Tells the other ranks how to address the memory of a region, and learns that of theirs. */
+void exchange_segment(const struct fi_info *info, struct fid_mr *mr, const void *memory, struct segment *all);
 /* Binds a region to the endpoint where the provider wants that. */
 void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *endpoint);
-/* The descriptor of a region where the provider wants descriptors of local memory, else NULL. */
-void *desc_of(const struct fi_info *info, struct fid_mr *mr);
 /* Closes what is open, the endpoint first. */
 void close_session(struct session *session);
 

@@ -9,13 +9,8 @@ enum { ROUNDS = 60, HEAP_KEY = 1, DATA_KEY = 0, LARGE_BYTES = 3 << 20, CONTEXTS 
 /* The words of the symmetric data, one for each way in which the rank before this one updates it. */
 enum way { PUT, INJECTED_PUT, BOUNCED_PUT, INJECTED_ADD, FETCHED_ADD, SWAP, COMPARE_AND_SWAP, SIGNAL, WAYS };
 
-/* What the library was built for. */
-static struct {
-    int mr_mode;
-    enum fi_progress progress;
-    enum fi_wait_obj counter_wait;
-    enum fi_threading threading;
-} build;
+/* The wait object of its counters, for which the library was built. */
+static enum fi_wait_obj build_counter_wait;
 
 /* A context of the library: an endpoint that sends, and what counts and reports its operations. */
 struct context {
@@ -26,28 +21,25 @@ struct context {
     uint64_t put_count, get_count;
 };
 
-/* A symmetric segment at another rank. */
-struct remote {
-    uint64_t key, base;
-};
-
 static struct session session;
 static struct fid_mr *heap_mr, *data_mr;
 static struct fid_cntr *updated;
 static volatile uint64_t data[WAYS];
 static char heap[LARGE_BYTES];
-static struct remote heaps[RANKS_MAX], datas[RANKS_MAX];
+static struct segment heaps[RANKS_MAX], datas[RANKS_MAX];
 
-static struct fi_info *ask(void)
+static struct fi_info *ask(enum fi_progress progress, enum fi_wait_obj counter_wait, enum fi_threading threading)
 {
     struct fi_info *hints = new_hints(FI_RMA | FI_ATOMIC | FI_RMA_EVENT);
 
-    hints->domain_attr->data_progress = build.progress;
+    build_counter_wait = counter_wait;
+    hints->domain_attr->data_progress = progress;
     hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-    hints->domain_attr->mr_mode = build.mr_mode;
+    if (progress == FI_PROGRESS_AUTO)
+        hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     /* Two keys fit into one byte. */
     hints->domain_attr->mr_key_size = 1;
-    hints->domain_attr->threading = build.threading;
+    hints->domain_attr->threading = threading;
     hints->ep_attr->tx_ctx_cnt = 0;
     hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
     hints->tx_attr->inject_size = sizeof(long double);
@@ -56,36 +48,22 @@ static struct fi_info *ask(void)
 
 struct fi_info *openshmem_hints(void)
 {
-    build.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-    build.progress = FI_PROGRESS_AUTO;
-    build.counter_wait = FI_WAIT_UNSPEC;
-    build.threading = FI_THREAD_DOMAIN;
-    return ask();
+    return ask(FI_PROGRESS_AUTO, FI_WAIT_UNSPEC, FI_THREAD_DOMAIN);
 }
 
 struct fi_info *openshmem_manual_hints(void)
 {
-    build.progress = FI_PROGRESS_MANUAL;
-    build.counter_wait = FI_WAIT_UNSPEC;
-    build.threading = FI_THREAD_DOMAIN;
-    return ask();
+    return ask(FI_PROGRESS_MANUAL, FI_WAIT_UNSPEC, FI_THREAD_DOMAIN);
 }
 
 struct fi_info *openshmem_polled_hints(void)
 {
-    build.progress = FI_PROGRESS_MANUAL;
-    build.counter_wait = FI_WAIT_NONE;
-    build.threading = FI_THREAD_DOMAIN;
-    return ask();
+    return ask(FI_PROGRESS_MANUAL, FI_WAIT_NONE, FI_THREAD_DOMAIN);
 }
 
 struct fi_info *openshmem_contexts_hints(void)
 {
-    build.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-    build.progress = FI_PROGRESS_AUTO;
-    build.counter_wait = FI_WAIT_NONE;
-    build.threading = FI_THREAD_SAFE;
-    return ask();
+    return ask(FI_PROGRESS_AUTO, FI_WAIT_NONE, FI_THREAD_SAFE);
 }
 
 static struct fid_mr *register_segment(void *base, size_t len_bytes, uint64_t key)
@@ -97,12 +75,9 @@ static struct fid_mr *register_segment(void *base, size_t len_bytes, uint64_t ke
     return mr;
 }
 
-static void learn_segment(struct fid_mr *mr, void *base, struct remote *all)
+static void learn_segment(struct fid_mr *mr, void *base, struct segment *all)
 {
-    int is_virtual = (session.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-    struct remote mine = { .key = fi_mr_key(mr), .base = is_virtual ? (uintptr_t)base : 0 };
-
-    exchange(&mine, sizeof mine, all);
+    exchange_segment(session.info, mr, base, all);
 }
 
 /* Opens the endpoint at which the other ranks read and write. With one endpoint, it also sends. */
@@ -141,8 +116,8 @@ static struct fid_stx *open_stx(void)
 
 static void bind_counters(struct context *context)
 {
-    context->puts = open_counter(session.domain, build.counter_wait);
-    context->gets = open_counter(session.domain, build.counter_wait);
+    context->puts = open_counter(session.domain, build_counter_wait);
+    context->gets = open_counter(session.domain, build_counter_wait);
     MUST(fi_ep_bind(context->endpoint, &context->stx->fid, 0));
     MUST(fi_ep_bind(context->endpoint, &context->puts->fid, FI_WRITE));
     MUST(fi_ep_bind(context->endpoint, &context->gets->fid, FI_READ));
@@ -185,7 +160,7 @@ static void wait_for(struct fid_cntr *counter, uint64_t threshold)
 {
     for (int i = 0; i < 100 && fi_cntr_read(counter) < threshold; i++)
         yield_to_others();
-    if (build.counter_wait == FI_WAIT_NONE)
+    if (build_counter_wait == FI_WAIT_NONE)
         WAIT_UNTIL(fi_cntr_read(counter) >= threshold, (void)0);
     else
         MUST(fi_cntr_wait(counter, threshold, -1));
@@ -206,7 +181,7 @@ static void wait_until(enum way way, uint64_t value)
         uint64_t seen = fi_cntr_read(updated);
         if (data[way] == value)
             return;
-        if (build.counter_wait == FI_WAIT_NONE)
+        if (build_counter_wait == FI_WAIT_NONE)
             WAIT_UNTIL(fi_cntr_read(updated) > seen, (void)0);
         else
             MUST(fi_cntr_wait(updated, seen + 1, -1));
@@ -331,12 +306,10 @@ void run_openshmem(struct fi_info *hints)
 
     CLOSE(context.stx);
     close_target();
-    CLOSE(session.endpoint);
-    session.endpoint = NULL;
+    CLOSE_OPEN(session.endpoint);
     CLOSE(context.puts);
     CLOSE(context.gets);
-    CLOSE(session.cq);
-    session.cq = NULL;
+    CLOSE_OPEN(session.cq);
     CLOSE(updated);
     close_session(&session);
 }
@@ -389,10 +362,8 @@ void run_openshmem_contexts(struct fi_info *hints)
     for (int i = 0; i <= CONTEXTS; i++)
         CLOSE(contexts[i].stx);
     close_target();
-    CLOSE(session.endpoint);
-    CLOSE(session.cq);
+    CLOSE_OPEN(session.endpoint);
+    CLOSE_OPEN(session.cq);
     CLOSE(updated);
-    session.endpoint = NULL;
-    session.cq = NULL;
     close_session(&session);
 }

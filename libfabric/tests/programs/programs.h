@@ -6,9 +6,6 @@
 
 PROGRAM(openshmem);
 PROGRAM(openshmem_contexts);
-PROGRAM(gasnet);
-PROGRAM(lci);
-PROGRAM(rofi);
 PROGRAM(mercury);
 PROGRAM(cart);
 HINTS(mercury_interface);
@@ -16,20 +13,18 @@ HINTS(mercury_rxm);
 HINTS(mercury_sockets);
 HINTS(cart_rxm);
 HINTS(cart_sockets);
-PROGRAM(ompi_mtl);
-PROGRAM(ompi_btl);
-PROGRAM(triggers);
-PROGRAM(mpich);
-void run_mpich_shared_contexts(struct fi_info *hints);
-PROGRAM(intel_mpi);
-PROGRAM(charm);
-PROGRAM(nccl);
 PROGRAM(nixl);
+HINTS(gasnet);
+HINTS(lci);
+HINTS(rofi);
+HINTS(charm);
+HINTS(libfabric_efa_rs);
+HINTS(nccl);
+HINTS(ompi_mtl);
+HINTS(ompi_btl);
+void run_hinted(struct fi_info *hints);
 PROGRAM(dma_libfabric);
 void run_dma_libfabric_bound(struct fi_info *hints);
-PROGRAM(libfabric_efa_rs);
-HINTS(triggers_manual);
-HINTS(triggers_polled);
 HINTS(openshmem_manual);
 HINTS(openshmem_polled);
 
@@ -41,9 +36,6 @@ static const struct program PROGRAMS[] = {
     { "openshmem_manual", 3, NULL, "homespun", FI_VERSION(1, 5), openshmem_manual_hints, run_openshmem },
     { "openshmem_polled", 3, NULL, "homespun", FI_VERSION(1, 5), openshmem_polled_hints, run_openshmem },
     { "openshmem_contexts", 2, NULL, "homespun", FI_VERSION(1, 5), openshmem_contexts_hints, run_openshmem_contexts },
-    { "gasnet", 2, NULL, NULL, FI_VERSION(1, 5), gasnet_hints, run_gasnet },
-    { "lci", 2, NULL, NULL, FI_VERSION(1, 6), lci_hints, run_lci },
-    { "rofi", 2, NULL, NULL, FI_VERSION(1, 17), rofi_hints, run_rofi },
     { "mercury", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_hints, run_mercury },
     { "mercury_interface", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_interface_hints, run_mercury },
     { "mercury_rxm", 2, "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), mercury_rxm_hints, run_mercury },
@@ -51,20 +43,17 @@ static const struct program PROGRAMS[] = {
     { "cart", 2, "tcp", "tcp", FI_VERSION(1, 13), cart_hints, run_cart },
     { "cart_rxm", 2, "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), cart_rxm_hints, run_cart },
     { "cart_sockets", 2, "sockets", "sockets", FI_VERSION(1, 13), cart_sockets_hints, run_cart },
-    { "ompi_mtl", 2, NULL, NULL, FI_VERSION(1, 18), ompi_mtl_hints, run_ompi_mtl },
-    { "ompi_btl", 2, NULL, NULL, FI_VERSION(1, 18), ompi_btl_hints, run_ompi_btl },
-    { "mpich", 2, NULL, NULL, INSTALLED, mpich_hints, run_mpich },
-    { "mpich_shared_contexts", 2, NULL, NULL, INSTALLED, mpich_hints, run_mpich_shared_contexts },
-    { "intel_mpi", 2, NULL, NULL, FI_VERSION(1, 5), intel_mpi_hints, run_intel_mpi },
-    { "charm", 3, NULL, NULL, FI_VERSION(1, 0), charm_hints, run_charm },
-    { "nccl", 2, NULL, NULL, FI_VERSION(1, 6), nccl_hints, run_nccl },
-    { "nccl_tcp", 2, "tcp", NULL, FI_VERSION(1, 6), nccl_hints, run_nccl },
+    { "gasnet", 2, NULL, NULL, FI_VERSION(1, 5), gasnet_hints, run_hinted },
+    { "lci", 2, NULL, NULL, FI_VERSION(1, 6), lci_hints, run_hinted },
+    { "rofi", 2, NULL, NULL, FI_VERSION(1, 17), rofi_hints, run_hinted },
+    { "charm", 2, NULL, NULL, FI_VERSION(1, 0), charm_hints, run_hinted },
+    { "libfabric_efa_rs", 2, NULL, "homespun", INSTALLED, libfabric_efa_rs_hints, run_hinted },
+    { "nccl", 2, NULL, NULL, FI_VERSION(1, 6), nccl_hints, run_hinted },
+    { "nccl_tcp", 2, "tcp", NULL, FI_VERSION(1, 6), nccl_hints, run_hinted },
+    { "ompi_mtl", 2, NULL, NULL, FI_VERSION(1, 18), ompi_mtl_hints, run_hinted },
+    { "ompi_btl", 2, NULL, NULL, FI_VERSION(1, 18), ompi_btl_hints, run_hinted },
     { "nixl", 2, "tcp", NULL, FI_VERSION(1, 18), nixl_hints, run_nixl },
     { "nixl_sockets", 2, "sockets", NULL, FI_VERSION(1, 18), nixl_hints, run_nixl },
     { "dma_libfabric", 2, "tcp", "tcp", INSTALLED, dma_libfabric_hints, run_dma_libfabric },
     { "dma_libfabric_bound", 2, "tcp", "tcp", INSTALLED, dma_libfabric_hints, run_dma_libfabric_bound },
-    { "libfabric_efa_rs", 2, NULL, "homespun", INSTALLED, libfabric_efa_rs_hints, run_libfabric_efa_rs },
-    { "triggers", 2, NULL, "homespun", FI_VERSION(1, 17), triggers_hints, run_triggers },
-    { "triggers_manual", 2, NULL, "homespun", FI_VERSION(1, 17), triggers_manual_hints, run_triggers },
-    { "triggers_polled", 2, NULL, "homespun", FI_VERSION(1, 17), triggers_polled_hints, run_triggers },
 };

@@ -7,18 +7,7 @@ use crate::Program;
 
 fn driver() -> Option<&'static Program> {
     static DRIVER: OnceLock<Option<Program>> = OnceLock::new();
-    let sources = [
-        "driver",
-        "accelerators",
-        "charm",
-        "crates",
-        "mpi",
-        "mpich",
-        "openshmem",
-        "rpc",
-        "tasks",
-        "triggers",
-    ];
+    let sources = ["driver", "crates", "hinted", "nixl", "openshmem", "rpc"];
     DRIVER.get_or_init(|| Program::compile("driver", &sources)).as_ref()
 }
 
@@ -57,9 +46,6 @@ programs! {
     openshmem_manual
     openshmem_polled
     openshmem_contexts
-    gasnet
-    lci
-    rofi
     mercury
     mercury_interface
     mercury_rxm
@@ -67,22 +53,19 @@ programs! {
     cart
     cart_rxm
     cart_sockets
-    ompi_mtl
-    ompi_btl
-    mpich
-    mpich_shared_contexts
-    intel_mpi
+    gasnet
+    lci
+    rofi
     charm
+    libfabric_efa_rs
     nccl
     nccl_tcp
+    ompi_mtl
+    ompi_btl
     nixl
     nixl_sockets
     dma_libfabric
     dma_libfabric_bound
-    libfabric_efa_rs
-    triggers
-    triggers_manual
-    triggers_polled
 }
 
 #[test]

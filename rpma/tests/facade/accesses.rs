@@ -60,44 +60,6 @@ pub(crate) fn write_with_immediate_data_takes_a_receive(net: &Net) {
     }
 }
 
-pub(crate) fn write_with_immediate_data_waits_for_its_receive(net: &Net) {
-    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
-    let here = Memory::with(&client_peer, b"written!", Usage::WRITE_SRC);
-    let there = Memory::zeroed(&server_peer, 8, Usage::WRITE_DST);
-    client.write_with_imm(there.remote().at(0), here.all(), Report::Always, 5, 1).unwrap();
-    expect_success(client.completion_queue(), Operation::Write, 1);
-    expect_no_completion(server.completion_queue());
-    server.recv(LocalSlice::EMPTY, 2).unwrap();
-    let received = expect_success(server.completion_queue(), Operation::RecvRdmaWithImm, 2);
-    assert_eq!((received.immediate(), received.byte_len), (Some(5), 8));
-}
-
-pub(crate) fn writes_with_immediate_data_and_messages_keep_their_order(net: &Net) {
-    let Pair { client, server, client_peer, server_peer } = Pair::connect_deep(net);
-    let here = Memory::with(&client_peer, &payload(1, 300_000), Usage::WRITE_SRC | Usage::SEND);
-    let there = Memory::zeroed(&server_peer, 300_000, Usage::WRITE_DST);
-    let received = Memory::zeroed(&server_peer, 8, Usage::RECV);
-    for context in 0..30 {
-        server.recv(received.all(), context).unwrap();
-    }
-    for number in 0..10 {
-        let imm = number as u32;
-        // A long write must not be overtaken by what follows it.
-        let place = there.remote().at(0);
-        client.write_with_imm(place, here.all(), Report::OnError, imm, number).unwrap();
-        client.send_with_imm(here.slice(0, 8), Report::OnError, imm, number).unwrap();
-        client.write_with_imm(place, here.slice(0, 8), Report::Always, imm, number).unwrap();
-    }
-    for number in 0..10 {
-        let ops = [Operation::RecvRdmaWithImm, Operation::Recv, Operation::RecvRdmaWithImm];
-        for (step, op) in (0..).zip(ops) {
-            let receive = expect_success(server.completion_queue(), op, 3 * number + step);
-            assert_eq!(u64::from(receive.imm), number);
-        }
-        expect_success(client.completion_queue(), Operation::Write, number);
-    }
-}
-
 /// A thread of the target sees the atomic writes, and what was written before each.
 pub(crate) fn atomic_write_follows_earlier_writes(net: &Net) {
     const ROUNDS: u64 = 50;
@@ -189,16 +151,21 @@ pub(crate) fn completion_follows_the_effect_of_unreported_writes(net: &Net) {
     expect_no_completion(client.completion_queue());
 }
 
-pub(crate) fn accesses_need_regions_with_their_usage(net: &Net) {
+pub(crate) fn operations_need_regions_with_their_usage(net: &Net) {
     let Pair { client, client_peer, server_peer, server: _server } = Pair::connect(net);
-    let reads = Memory::zeroed(&client_peer, 8, Usage::READ_DST);
-    let writes = Memory::zeroed(&client_peer, 8, Usage::WRITE_SRC);
+    let [reads, writes, sends, receives] = [Usage::READ_DST, Usage::WRITE_SRC, Usage::SEND, Usage::RECV]
+        .map(|usage| Memory::zeroed(&client_peer, 8, usage));
     let there = Memory::zeroed(&server_peer, 8, Usage::WRITE_DST | Usage::READ_SRC).remote().at(0);
-    let missing = |needed| Err(Error::Invalid(Invalid::LocalUsage { needed }));
-    assert_eq!(client.read(writes.all(), there, Report::Always, 1), missing(Usage::READ_DST));
-    assert_eq!(client.write(there, reads.all(), Report::Always, 1), missing(Usage::WRITE_SRC));
-    let with_imm = client.write_with_imm(there, reads.all(), Report::Always, 1, 1);
-    assert_eq!(with_imm, missing(Usage::WRITE_SRC));
+    for (posted, needed) in [
+        (client.read(writes.all(), there, Report::Always, 1), Usage::READ_DST),
+        (client.write(there, reads.all(), Report::Always, 1), Usage::WRITE_SRC),
+        (client.write_with_imm(there, reads.all(), Report::Always, 1, 1), Usage::WRITE_SRC),
+        (client.send(receives.all(), Report::Always, 1), Usage::SEND),
+        (client.send_with_imm(receives.all(), Report::Always, 1, 1), Usage::SEND),
+        (client.recv(sends.all(), 1), Usage::RECV),
+    ] {
+        assert_eq!(posted, Err(Error::Invalid(Invalid::LocalUsage { needed })));
+    }
 }
 
 pub(crate) fn local_range_beyond_the_region_is_refused(net: &Net) {

@@ -55,14 +55,6 @@ pub(crate) fn main_queue_has_no_receives_beside_a_receive_queue(net: &Net) {
     }
 }
 
-pub(crate) fn main_queue_has_the_receives_without_a_receive_queue(net: &Net) {
-    let Pair { client, server, .. } = Pair::connect(net);
-    assert!(server.receive_completion_queue().is_none());
-    recv(&server, 1);
-    send(&client, 2);
-    expect_success(server.completion_queue(), Operation::Recv, 1);
-}
-
 pub(crate) fn next_fails_if_there_is_no_completion(net: &Net) {
     let Pair { client, server, .. } = Pair::connect(net);
     assert_eq!(client.completion_queue().next(), Err(Error::NoCompletion));
@@ -107,8 +99,9 @@ pub(crate) fn wait_returns_when_a_completion_comes(net: &Net) {
             for round in 0..ROUNDS {
                 recv(&server, round);
                 barrier.wait();
+                // A wait that has returned has found something, which it leaves in the queue.
                 server.completion_queue().wait().unwrap();
-                // A wait that has returned has found something.
+                server.completion_queue().wait().unwrap();
                 let received = server.completion_queue().next().expect("the wait has ended");
                 assert_eq!((received.op, received.op_context), (Operation::Recv, round));
             }
@@ -121,20 +114,6 @@ pub(crate) fn wait_returns_when_a_completion_comes(net: &Net) {
             assert_eq!((sent.op, sent.op_context), (Operation::Send, round));
         }
     });
-}
-
-pub(crate) fn wait_leaves_the_completion_in_the_queue(net: &Net) {
-    let Pair { client, server, .. } = Pair::connect(net);
-    recv(&server, 1);
-    recv(&server, 2);
-    send(&client, 3);
-    send(&client, 4);
-    for context in [1, 2] {
-        for _ in 0..3 {
-            assert_eq!(server.completion_queue().wait(), Ok(()));
-        }
-        expect_success(server.completion_queue(), Operation::Recv, context);
-    }
 }
 
 pub(crate) fn descriptor_is_readable_while_there_is_a_completion(net: &Net) {
@@ -330,29 +309,40 @@ pub(crate) fn waits_fit_the_sharing_of_the_channel(net: &Net) {
     assert_ne!(main, receives);
 }
 
-pub(crate) fn shared_channel_separates_failed_receives(net: &Net) {
-    let config = shared_channel();
-    let Pair { client: _client, server, .. } = Pair::connect_with(net, &config, &config);
-    recv(&server, 1);
-    // A region that no peer has.
-    let region = RemoteMemoryRegion::from_descriptor(&[1; 21]).unwrap();
-    server.atomic_write(region.at(7), [0; 8], Report::OnError, 2).unwrap();
-    expect_failure(server.completion_queue(), Status::RemoteAccess, 2);
-    expect_no_completion(server.completion_queue());
-    expect_failure(server.receive_completion_queue().unwrap(), Status::Flushed, 1);
-    expect_no_completion(server.receive_completion_queue().unwrap());
+/// The peer posts no receive, so all messages wait at it.
+pub(crate) fn sends_are_posted_while_another_thread_reads_a_shared_channel(net: &Net) {
+    const SENDS: u64 = 2_000;
+    let Pair { client, server: _server, .. } =
+        Pair::connect_with(net, &shared_channel(), &ConnectionConfig::default());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for context in 0..SENDS {
+                while client.send(LocalSlice::EMPTY, Report::Always, context) == Err(Error::QueueFull) {
+                    thread::yield_now();
+                }
+            }
+        });
+        for context in 0..SENDS {
+            expect_success(client.completion_queue(), Operation::Send, context);
+        }
+    });
 }
 
 pub(crate) fn receive_queue_has_the_failed_receives(net: &Net) {
-    let config = separate_queues();
-    let Pair { client, server, .. } = Pair::connect_with(net, &config, &config);
-    recv(&server, 1);
-    recv(&server, 2);
-    client.disconnect().unwrap();
-    let receives = server.receive_completion_queue().unwrap();
-    expect_failure(receives, Status::Flushed, 1);
-    expect_failure(receives, Status::Flushed, 2);
-    expect_no_completion(server.completion_queue());
+    for config in [shared_channel(), separate_queues()] {
+        let Pair { client: _client, server, .. } = Pair::connect_with(net, &config, &config);
+        recv(&server, 1);
+        recv(&server, 2);
+        // A region that no peer has.
+        let region = RemoteMemoryRegion::from_descriptor(&[1; 21]).unwrap();
+        server.atomic_write(region.at(7), [0; 8], Report::OnError, 3).unwrap();
+        expect_failure(server.completion_queue(), Status::RemoteAccess, 3);
+        expect_no_completion(server.completion_queue());
+        let receives = server.receive_completion_queue().unwrap();
+        expect_failure(receives, Status::Flushed, 1);
+        expect_failure(receives, Status::Flushed, 2);
+        expect_no_completion(receives);
+    }
 }
 
 /// The domains of the tests that the macro in `main.rs` does not list.

@@ -1,12 +1,11 @@
 //! Connections: their requests, events and ends.
 
-use std::iter;
 use std::thread;
 use std::time::Duration;
 
 use homespun_rpma::{
-    AddressFormat, ConnectionConfig, ConnectionEvent, ConnectionRequest, Endpoint, Error, ErrorCode, Invalid,
-    Operation, PRIVATE_DATA_MAX_BYTES, Report, Status, Usage,
+    AddressFormat, ConnectionConfig, ConnectionEvent, ConnectionRequest, Endpoint, Error, Invalid, Operation,
+    PRIVATE_DATA_MAX_BYTES, Report, Status, Usage,
 };
 
 use crate::harness::{
@@ -51,15 +50,6 @@ pub(crate) fn dropped_request_is_rejected(net: &Net) {
     expect_event(&client, ConnectionEvent::Rejected);
 }
 
-pub(crate) fn connect_without_a_listener_is_rejected(net: &Net) {
-    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
-    let endpoint = listen(&server_peer);
-    let prepared = request(&client_peer, &endpoint, None);
-    drop(endpoint);
-    let client = prepared.connect(b"").unwrap();
-    expect_event(&client, ConnectionEvent::Rejected);
-}
-
 pub(crate) fn request_without_an_answer_is_unreachable(net: &Net) {
     let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
     let endpoint = listen(&server_peer);
@@ -76,30 +66,6 @@ pub(crate) fn request_without_an_answer_is_unreachable(net: &Net) {
     expect_event(&client, ConnectionEvent::Unreachable);
     assert_eq!(client.next_event(), Err(Error::NoEvent));
     drop(undecided);
-}
-
-pub(crate) fn accept_of_a_request_that_was_given_up_fails(net: &Net) {
-    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
-    let endpoint = listen(&server_peer);
-    // On a busy machine the server may read the request too late, even to be too late with its answer.
-    let mut timeout = Duration::from_millis(100);
-    let undecided = loop {
-        let config = ConnectionConfig::default();
-        let client = request_with_timeout(&client_peer, &endpoint, &config, timeout).connect(b"").unwrap();
-        let undecided = next_request_unless_given_up(&endpoint, &client, b"");
-        expect_event(&client, ConnectionEvent::Unreachable);
-        match undecided {
-            Some(undecided) => break undecided,
-            None => timeout *= 2,
-        }
-    };
-    let server = undecided.connect(b"too late").unwrap();
-    // Whether the acceptor knows in time that the answer is not wanted any more is left to chance.
-    let mut events = iter::from_fn(|| server.next_event().ok());
-    let first = events.next().unwrap();
-    let last = if first == ConnectionEvent::Established { events.next().unwrap() } else { first };
-    assert!([ConnectionEvent::Lost, ConnectionEvent::Closed, ConnectionEvent::Rejected].contains(&last));
-    assert_eq!(events.next(), None);
 }
 
 pub(crate) fn addresses_of_both_formats_connect(net: &Net) {
@@ -119,16 +85,6 @@ pub(crate) fn addresses_of_both_formats_connect(net: &Net) {
     }
 }
 
-pub(crate) fn address_in_use_is_refused(net: &Net) {
-    let peer = net.open_peer();
-    let endpoint = listen(&peer);
-    let port = endpoint.address().port();
-    let refused = Endpoint::listen(&peer, "127.0.0.1", port).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Provider, "{refused}");
-    drop(endpoint);
-    assert_eq!(Endpoint::listen(&peer, "127.0.0.1", port).unwrap().address().port(), port);
-}
-
 pub(crate) fn disconnect_closes_both_sides(net: &Net) {
     for closes_client in [true, false] {
         let Pair { client, server, .. } = Pair::connect(net);
@@ -141,19 +97,8 @@ pub(crate) fn disconnect_closes_both_sides(net: &Net) {
         assert_eq!(one.send(memory.all(), Report::Always, 1), Err(Error::NotConnected));
         assert_eq!(other.send(memory.all(), Report::Always, 1), Err(Error::NotConnected));
         assert_eq!(other.recv(memory.all(), 1), Err(Error::NotConnected));
+        assert_eq!([other.disconnect(), one.disconnect(), one.disconnect()], [(); 3].map(Ok));
     }
-}
-
-pub(crate) fn disconnect_succeeds_again_after_the_end(net: &Net) {
-    let Pair { client, server, .. } = Pair::connect(net);
-    assert_eq!(client.disconnect(), Ok(()));
-    assert_eq!(client.disconnect(), Ok(()));
-    expect_event(&server, ConnectionEvent::Closed);
-    assert_eq!(server.disconnect(), Ok(()));
-    expect_event(&client, ConnectionEvent::Closed);
-    assert_eq!(client.disconnect(), Ok(()));
-    drop(server);
-    assert_eq!(client.disconnect(), Ok(()));
 }
 
 pub(crate) fn disconnect_before_the_connection_fails(net: &Net) {
@@ -169,11 +114,15 @@ pub(crate) fn disconnect_before_the_connection_fails(net: &Net) {
 }
 
 pub(crate) fn dropped_connection_closes_the_other_side(net: &Net) {
-    for drops_client in [true, false] {
+    for (drops_client, disconnects_first) in [(true, false), (false, false), (false, true)] {
         let Pair { client, server, .. } = Pair::connect(net);
         let (dropped, left) = if drops_client { (client, server) } else { (server, client) };
+        if disconnects_first {
+            dropped.disconnect().unwrap();
+        }
         drop(dropped);
         expect_event(&left, ConnectionEvent::Closed);
+        assert_eq!(left.disconnect(), Ok(()));
     }
 }
 
@@ -192,14 +141,6 @@ pub(crate) fn accepted_connection_dropped_at_once_is_established_and_closed(net:
         assert_eq!(client.private_data(), b"bye");
         expect_event(&client, ConnectionEvent::Closed);
     }
-}
-
-pub(crate) fn connection_dropped_right_after_its_disconnect_is_closed(net: &Net) {
-    let Pair { client, server, .. } = Pair::connect(net);
-    server.disconnect().unwrap();
-    drop(server);
-    expect_event(&client, ConnectionEvent::Closed);
-    assert_eq!(client.disconnect(), Ok(()));
 }
 
 pub(crate) fn disconnect_carries_out_posted_sends_first(net: &Net) {
@@ -320,4 +261,16 @@ pub(crate) fn polled_request_is_returned_next(net: &Net) {
     assert!(!endpoint.poll_requests());
     drop(request);
     expect_event(&client, ConnectionEvent::Rejected);
+}
+
+pub(crate) fn last_event_ends_the_waits_of_all_threads(net: &Net) {
+    let Pair { client, server, .. } = Pair::connect(net);
+    let mut events = thread::scope(|scope| {
+        let waits = [(); 3].map(|()| scope.spawn(|| client.next_event()));
+        server.disconnect().unwrap();
+        waits.map(|wait| wait.join().unwrap())
+    });
+    events.sort_by_key(Result::is_err);
+    let none = Err(Error::NoEvent);
+    assert_eq!(events, [Ok(ConnectionEvent::Closed), none.clone(), none]);
 }

@@ -37,24 +37,20 @@ over_every_transport! {
     connections:
         accepted_request_connects_both_sides
         dropped_request_is_rejected
-        connect_without_a_listener_is_rejected
         request_without_an_answer_is_unreachable
-        accept_of_a_request_that_was_given_up_fails
         addresses_of_both_formats_connect
-        address_in_use_is_refused
         disconnect_closes_both_sides
-        disconnect_succeeds_again_after_the_end
         disconnect_before_the_connection_fails
         dropped_connection_closes_the_other_side
         accepted_connection_dropped_at_once_is_established_and_closed
-        connection_dropped_right_after_its_disconnect_is_closed
         disconnect_carries_out_posted_sends_first
         end_of_the_connection_flushes_posted_receives
         receives_of_a_rejected_request_are_flushed
         private_data_has_a_limit
         event_descriptor_is_readable_while_there_is_an_event
         nonblocking_listener_reports_no_event
-        polled_request_is_returned_next;
+        polled_request_is_returned_next
+        last_event_ends_the_waits_of_all_threads;
     messages:
         message_fills_its_receive
         message_of_no_bytes_takes_a_receive_without_memory
@@ -67,18 +63,15 @@ over_every_transport! {
         send_without_a_report_completes_only_on_error
         send_completes_before_the_response_arrives
         too_many_posts_are_refused
-        completions_name_their_connection
-        messages_need_regions_with_their_usage;
+        completions_name_their_connection;
     accesses:
         read_copies_the_memory_of_the_peer
         write_changes_the_memory_of_the_peer
         write_with_immediate_data_takes_a_receive
-        write_with_immediate_data_waits_for_its_receive
-        writes_with_immediate_data_and_messages_keep_their_order
         atomic_write_follows_earlier_writes
         access_of_no_bytes_needs_no_memory
         completion_follows_the_effect_of_unreported_writes
-        accesses_need_regions_with_their_usage
+        operations_need_regions_with_their_usage
         local_range_beyond_the_region_is_refused;
     flushes:
         flush_makes_earlier_writes_visible
@@ -97,11 +90,9 @@ over_every_transport! {
         deregistered_region_is_out_of_reach;
     channels:
         main_queue_has_no_receives_beside_a_receive_queue
-        main_queue_has_the_receives_without_a_receive_queue
         next_fails_if_there_is_no_completion
         next_each_takes_several_completions_in_order
         wait_returns_when_a_completion_comes
-        wait_leaves_the_completion_in_the_queue
         descriptor_is_readable_while_there_is_a_completion
         nonblocking_wait_fails_without_a_completion
         dropped_connection_ends_a_wait
@@ -111,7 +102,7 @@ over_every_transport! {
         shared_channel_wakes_for_both_queues
         shared_channel_without_a_receive_queue_has_all_completions
         waits_fit_the_sharing_of_the_channel
-        shared_channel_separates_failed_receives
+        sends_are_posted_while_another_thread_reads_a_shared_channel
         receive_queue_has_the_failed_receives;
     shared_receives:
         messages_of_all_connections_take_shared_receives

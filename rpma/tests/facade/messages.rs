@@ -3,8 +3,8 @@
 use std::thread;
 
 use homespun_rpma::{
-    CompletionFlags, Connection, ConnectionConfig, ConnectionEvent, Error, Invalid, LocalSlice, Operation,
-    ReadyQueue, Report, Status, Usage,
+    CompletionFlags, Connection, ConnectionConfig, ConnectionEvent, Error, LocalSlice, Operation, ReadyQueue,
+    Report, Status, Usage,
 };
 
 use crate::harness::{
@@ -249,14 +249,4 @@ pub(crate) fn completions_name_their_connection(net: &Net) {
         let flushed = next_completion(server.completion_queue());
         assert_eq!((flushed.status, flushed.qp_number), (Status::Flushed, server.qp_number()));
     }
-}
-
-pub(crate) fn messages_need_regions_with_their_usage(net: &Net) {
-    let Pair { client, client_peer, server: _server, .. } = Pair::connect(net);
-    let sends = Memory::zeroed(&client_peer, 8, Usage::SEND);
-    let receives = Memory::zeroed(&client_peer, 8, Usage::RECV);
-    let missing = |needed| Err(Error::Invalid(Invalid::LocalUsage { needed }));
-    assert_eq!(client.send(receives.all(), Report::Always, 1), missing(Usage::SEND));
-    assert_eq!(client.send_with_imm(receives.all(), Report::Always, 1, 1), missing(Usage::SEND));
-    assert_eq!(client.recv(sends.all(), 1), missing(Usage::RECV));
 }

@@ -7,7 +7,10 @@ use libc::c_void;
 use super::Probes;
 use crate::outcome::describe_result;
 use crate::patience::absence_timeout;
-use crate::setup::{control, leak_op_context as op_context, leak_zeroed_memory};
+use crate::setup::{
+    Context, NULL, Node, assert_success, call, control, leak_op_context as op_context, leak_zeroed_memory,
+    recv,
+};
 
 pub(super) fn add_probes(probes: &mut Probes) {
     add_name_probes(probes);
@@ -20,48 +23,30 @@ fn add_name_probes(probes: &mut Probes) {
     for (text, room, has_buf) in
         [("room 0", 0, true), ("buf null, room 0", 0, false), ("room 4", 4, true), ("room 256", 256, true)]
     {
-        let buf = move || if has_buf { leak_zeroed_memory(256).cast() } else { ptr::null_mut::<c_void>() };
+        let buf = move || if has_buf { leak_zeroed_memory(256).cast() } else { NULL };
         probes.add_endpoint_probe(format!("fi_getname: {text}"), move |context| {
-            let node = context.open_enabled_node();
-            let mut len_bytes = room;
-            unsafe {
-                let result = ((*(*node.ep).cm).getname)(node.ep.cast(), buf(), &raw mut len_bytes);
-                describe_result(result)
-            }
+            let (node, mut len_bytes) = (context.open_enabled_node(), room);
+            call!(node.ep, cm.getname, buf(), &raw mut len_bytes)
         });
         probes.add_endpoint_probe(format!("fi_getpeer: {text}"), move |context| {
-            let pair = context.open_pair_after_exchange();
-            let mut len_bytes = room;
-            unsafe {
-                let ep = pair.left.ep;
-                describe_result(((*(*ep).cm).getpeer)(ep, buf(), &raw mut len_bytes))
-            }
+            let (pair, mut len_bytes) = (context.open_pair_after_exchange(), room);
+            call!(pair.left.ep, cm.getpeer, buf(), &raw mut len_bytes)
         });
         probes.add_endpoint_probe(format!("fi_setname: {text}"), move |context| {
             let node = context.bind_required_objects(context.open_unbound_node());
             let info = context.info.first();
-            let name = if has_buf { info.src_addr } else { ptr::null_mut() };
+            let name = if has_buf { info.src_addr } else { NULL };
             let len_bytes = if room == 256 { info.src_addrlen } else { room };
-            unsafe { describe_result(((*(*node.ep).cm).setname)(node.ep.cast(), name, len_bytes)) }
+            call!(node.ep, cm.setname, name, len_bytes)
         });
     }
     probes.add_endpoint_probe("fi_setname: after fi_enable", |context| {
-        let node = context.open_enabled_node();
-        let info = context.info.first();
-        unsafe {
-            describe_result(((*(*node.ep).cm).setname)(node.ep.cast(), info.src_addr, info.src_addrlen))
-        }
+        let (node, info) = (context.open_enabled_node(), context.info.first());
+        call!(node.ep, cm.setname, info.src_addr, info.src_addrlen)
     });
     probes.add_endpoint_probe("fi_getpeer: without a connection", |context| {
-        let node = context.open_enabled_node();
-        let mut len_bytes = 256;
-        unsafe {
-            describe_result(((*(*node.ep).cm).getpeer)(
-                node.ep,
-                leak_zeroed_memory(256).cast(),
-                &raw mut len_bytes,
-            ))
-        }
+        let (node, mut len_bytes) = (context.open_enabled_node(), 256);
+        call!(node.ep, cm.getpeer, leak_zeroed_memory(256).cast(), &raw mut len_bytes)
     });
 }
 
@@ -79,44 +64,28 @@ const OPTIONS: [&str; 10] = [
     "FI_OPT_XPU_TRIGGER",
 ];
 
+fn getopt(node: &Node, level: i32, option: i32, mut len_bytes: usize) -> i32 {
+    call!(node.ep, ops.getopt, level, option, leak_zeroed_memory(64).cast(), &raw mut len_bytes)
+}
+
+fn setopt(node: &Node, level: i32, option: i32, value: usize, len_bytes: usize) -> i32 {
+    call!(node.ep, ops.setopt, level, option, (&raw const value).cast(), len_bytes)
+}
+
 fn add_option_probes(probes: &mut Probes) {
     for (option, name) in (0..).zip(OPTIONS) {
         for (when, is_enabled) in [("before", false), ("after", true)] {
+            let open = move |context: &Context| {
+                if is_enabled { context.open_enabled_node() } else { context.open_unbound_node() }
+            };
             for (text, len_bytes) in [("", 8_usize), (", 4 bytes", 4), (", 0 bytes", 0)] {
-                probes.add_endpoint_probe(
-                    format!("fi_getopt: {name}{text} {when} fi_enable"),
-                    move |context| {
-                        let node = if is_enabled {
-                            context.open_enabled_node()
-                        } else {
-                            context.open_unbound_node()
-                        };
-                        let mut len_bytes = len_bytes;
-                        unsafe {
-                            let getopt = (*(*node.ep).ops).getopt;
-                            describe_result(getopt(
-                                node.ep.cast(),
-                                0,
-                                option,
-                                leak_zeroed_memory(64).cast(),
-                                &raw mut len_bytes,
-                            ))
-                        }
-                    },
-                );
+                let end = format!("{text} {when} fi_enable");
+                probes.add_endpoint_probe(format!("fi_getopt: {name}{end}"), move |context| {
+                    getopt(&open(context), 0, option, len_bytes)
+                });
                 for value in [0_usize, 64, usize::MAX] {
-                    let probe = format!("fi_setopt: {name} {value:#x}{text} {when} fi_enable");
-                    probes.add_endpoint_probe(probe, move |context| {
-                        let node = if is_enabled {
-                            context.open_enabled_node()
-                        } else {
-                            context.open_unbound_node()
-                        };
-                        unsafe {
-                            let setopt = (*(*node.ep).ops).setopt;
-                            let value = (&raw const value).cast();
-                            describe_result(setopt(node.ep.cast(), 0, option, value, len_bytes))
-                        }
+                    probes.add_endpoint_probe(format!("fi_setopt: {name} {value:#x}{end}"), move |context| {
+                        setopt(&open(context), 0, option, value, len_bytes)
                     });
                 }
             }
@@ -124,37 +93,18 @@ fn add_option_probes(probes: &mut Probes) {
     }
     for (text, level, option) in [("level 1", 1, 0), ("option 1000", 0, 1000), ("option -1", 0, -1)] {
         probes.add_endpoint_probe(format!("fi_setopt: {text}"), move |context| {
-            let node = context.open_enabled_node();
-            let value = 64_usize;
-            unsafe {
-                let setopt = (*(*node.ep).ops).setopt;
-                describe_result(setopt(node.ep.cast(), level, option, (&raw const value).cast(), 8))
-            }
+            setopt(&context.open_enabled_node(), level, option, 64, 8)
         });
         probes.add_endpoint_probe(format!("fi_getopt: {text}"), move |context| {
-            let node = context.open_enabled_node();
-            let mut len_bytes = 8_usize;
-            unsafe {
-                let getopt = (*(*node.ep).ops).getopt;
-                describe_result(getopt(
-                    node.ep.cast(),
-                    level,
-                    option,
-                    leak_zeroed_memory(64).cast(),
-                    &raw mut len_bytes,
-                ))
-            }
+            getopt(&context.open_enabled_node(), level, option, 8)
         });
     }
-    probes.add_endpoint_probe("fi_tx_size_left: enabled", |context| {
-        let node = context.open_enabled_node();
-        let left = unsafe { ((*(*node.ep).ops).tx_size_left)(node.ep) };
-        if left > 0 { "0 some".to_owned() } else { describe_result(left as i64) }
+    let describe_left = |left: isize| if left > 0 { "0 some".to_owned() } else { describe_result(left) };
+    probes.add_endpoint_probe("fi_tx_size_left: enabled", move |context| {
+        describe_left(call!(context.open_enabled_node().ep, ops.tx_size_left))
     });
-    probes.add_endpoint_probe("fi_rx_size_left: enabled", |context| {
-        let node = context.open_enabled_node();
-        let left = unsafe { ((*(*node.ep).ops).rx_size_left)(node.ep) };
-        if left > 0 { "0 some".to_owned() } else { describe_result(left as i64) }
+    probes.add_endpoint_probe("fi_rx_size_left: enabled", move |context| {
+        describe_left(call!(context.open_enabled_node().ep, ops.rx_size_left))
     });
 }
 
@@ -186,11 +136,10 @@ fn add_control_probes(probes: &mut Probes) {
     for (command, name) in (0..).zip(COMMANDS) {
         for (text, has_argument) in [("", true), (" null", false)] {
             let argument = move || if has_argument { leak_zeroed_memory(256) } else { ptr::null_mut() };
-            let mut of = |class: &str, object: fn(&crate::setup::Context) -> *mut c_void| {
-                probes
-                    .add_endpoint_probe(format!("fi_control: {class} {name}{text}"), move |context| unsafe {
-                        describe_result(control(object(context), command, argument()))
-                    });
+            let mut of = |class: &str, object: fn(&Context) -> *mut c_void| {
+                probes.add_endpoint_probe(format!("fi_control: {class} {name}{text}"), move |context| {
+                    control(object(context), command, argument())
+                });
             };
             of("ep", |context| context.open_enabled_node().ep.cast());
             of("cq", |context| context.open_enabled_node().cq.cast());
@@ -217,9 +166,8 @@ fn add_control_probes(probes: &mut Probes) {
     ] {
         for (name, command) in [("FI_GETOPSFLAG", 2), ("FI_SETOPSFLAG", 3)] {
             probes.add_endpoint_probe(format!("fi_control: ep {name} {text}"), move |context| {
-                let node = context.open_enabled_node();
-                let mut flags = flags;
-                unsafe { describe_result(control(node.ep, command, &raw mut flags)) }
+                let (node, mut flags) = (context.open_enabled_node(), flags);
+                control(node.ep, command, &raw mut flags)
             });
         }
         probes.add_endpoint_probe(format!("fi_ep_alias: {text}"), move |context| {
@@ -231,39 +179,28 @@ fn add_control_probes(probes: &mut Probes) {
             let node = context.open_enabled_node();
             let mut fid = ptr::null_mut();
             let mut alias = Alias { fid: &raw mut fid, flags };
-            unsafe { describe_result(control(node.ep, 4, &raw mut alias)) }
+            control(node.ep, 4, &raw mut alias)
         });
     }
 }
 
 fn add_cancel_probes(probes: &mut Probes) {
     probes.add_endpoint_probe("fi_cancel: context null", |context| {
-        let node = context.open_enabled_node();
-        unsafe { describe_result(((*(*node.ep).ops).cancel)(node.ep.cast(), ptr::null_mut()) as i64) }
+        call!(context.open_enabled_node().ep, ops.cancel, NULL)
     });
     probes.add_endpoint_probe("fi_cancel: of nothing", |context| {
-        let node = context.open_enabled_node();
-        unsafe { describe_result(((*(*node.ep).ops).cancel)(node.ep.cast(), op_context()) as i64) }
+        call!(context.open_enabled_node().ep, ops.cancel, op_context())
     });
-    for (text, is_twice) in [("a receive", false), ("a receive twice", true)] {
+    for (text, times) in [("a receive", 1), ("a receive twice", 2)] {
         probes.add_endpoint_probe(format!("fi_cancel: {text}"), move |context| {
             let mut pair = context.open_pair_after_exchange();
-            let ep = pair.right.ep;
-            let receive = op_context();
-            unsafe {
-                let recv = (*(*ep).msg).recv;
-                let posted = recv(ep, leak_zeroed_memory(64).cast(), 64, ptr::null_mut(), u64::MAX, receive);
-                assert!(posted == 0, "fi_recv: {}", describe_result(posted as i64));
-                let cancel = (*(*ep).ops).cancel;
-                let mut result = cancel(ep.cast(), receive);
-                if is_twice {
-                    result = cancel(ep.cast(), receive);
-                }
-                pair.drive_until(absence_timeout(), |pair| !pair.at_right.is_empty());
-                let completion =
-                    pair.at_right.first().map_or("silent".to_owned(), |done| describe_result(-done.error));
-                format!("{} {completion}", describe_result(result as i64))
-            }
+            let (ep, receive) = (pair.right.ep, op_context());
+            assert_success("fi_recv", recv(ep, receive));
+            let result = (0..times).map(|_| call!(ep, ops.cancel, receive)).last().expect("a call");
+            pair.drive_until(absence_timeout(), |pair| !pair.at_right.is_empty());
+            let completion =
+                pair.at_right.first().map_or("silent".to_owned(), |done| describe_result(-done.error));
+            format!("{} {completion}", describe_result(result))
         });
     }
 }

@@ -1,15 +1,15 @@
 //! Probes of `fi_getinfo(3)`: with each bit and value of hints, with each flag, and with null pointers.
 
+use std::ffi::CStr;
 use std::ptr;
 
-use homespun_host::abi::info::{FiDomainAttr, FiInfo, FiRxAttr, FiTxAttr};
+use homespun_host::abi::info::{FiDomainAttr, FiInfo};
 use homespun_host::{API_VERSION, InfoList};
-use libc::{c_char, c_int};
 
 use super::Probes;
 use crate::bits::{FLAGS, MODES, MR_MODES, ORDERS};
 use crate::outcome::describe_result;
-use crate::setup::{Context, provider_hints, source_arguments};
+use crate::setup::{Context, leak_zeroed_memory, provider_hints, source_arguments, try_open};
 
 /// Makes a size to request from the size that the provider answers with.
 type MakeSize = fn(usize) -> usize;
@@ -46,85 +46,71 @@ fn add_hint_probe<T: PartialEq + 'static>(
 ) {
     let name = name.into();
     probes.add_endpoint_probe(format!("fi_getinfo: {name}"), move |context| {
-        let mut hints = provider_hints(context.libfabric, &context.case);
-        change(&mut hints);
-        let (node, flags) = source_arguments(&context.case);
-        match context.libfabric.getinfo(node, None, flags, Some(&hints)) {
-            Err(error) => describe_result(-error.raw()),
+        match getinfo_with(context, &change) {
+            Err(error) => error,
             Ok(list) if list.iter().any(|info| is_met(read(info))) => "0 as asked".to_owned(),
             Ok(_) => "0".to_owned(),
         }
     });
 }
 
+/// Adds a probe of `fi_getinfo` whose hints differ from [`provider_hints`] in one attribute, which an answer
+/// need not have.
+fn add_plain_probe(probes: &mut Probes, name: impl Into<String>, change: impl Fn(&mut InfoList) + 'static) {
+    add_hint_probe(probes, name, change, |_| (), |()| false);
+}
+
+/// Calls `fi_getinfo` with hints that differ from [`provider_hints`].
+fn getinfo_with(context: &Context, change: impl Fn(&mut InfoList)) -> Result<InfoList, String> {
+    let mut hints = provider_hints(context.libfabric, &context.case);
+    change(&mut hints);
+    let (node, flags) = source_arguments(&context.case);
+    let answer = context.libfabric.getinfo(node, None, flags, Some(&hints));
+    answer.map_err(|error| describe_result(-error.raw()))
+}
+
 type Bits = &'static [(u32, &'static str)];
-type Tx = fn(&mut FiTxAttr) -> &mut u64;
-type Rx = fn(&mut FiRxAttr) -> &mut u64;
+type Word = fn(&mut FiInfo) -> &mut u64;
 
 /// Adds a probe for each bit of each word of flags in the hints.
 fn add_bit_probes(probes: &mut Probes) {
-    let mut info = |field: &str, bits: &[(u32, &str)], word: fn(&mut FiInfo) -> &mut u64| {
+    let words: [(&str, Bits, Word); 11] = [
+        ("caps", FLAGS, |info| &mut info.caps),
+        ("mode", MODES, |info| &mut info.mode),
+        ("tx_attr.caps", FLAGS, |info| unsafe { &mut (*info.tx_attr).caps }),
+        ("tx_attr.op_flags", FLAGS, |info| unsafe { &mut (*info.tx_attr).op_flags }),
+        ("tx_attr.msg_order", ORDERS, |info| unsafe { &mut (*info.tx_attr).msg_order }),
+        ("tx_attr.comp_order", ORDERS, |info| unsafe { &mut (*info.tx_attr).comp_order }),
+        ("rx_attr.caps", FLAGS, |info| unsafe { &mut (*info.rx_attr).caps }),
+        ("rx_attr.op_flags", FLAGS, |info| unsafe { &mut (*info.rx_attr).op_flags }),
+        ("rx_attr.msg_order", ORDERS, |info| unsafe { &mut (*info.rx_attr).msg_order }),
+        ("rx_attr.comp_order", ORDERS, |info| unsafe { &mut (*info.rx_attr).comp_order }),
+        ("domain_attr.caps", FLAGS, |info| unsafe { &mut (*info.domain_attr).caps }),
+    ];
+    for (field, bits, word) in words {
         for &(bit, name) in bits {
             let change = move |hints: &mut InfoList| *word(hints.first_mut()) |= 1 << bit;
             // `word` needs a mutable info, so read the word from a shallow copy of the answer.
-            let read = move |info: &FiInfo| {
-                let mut copy = unsafe { ptr::read(info) };
-                *word(&mut copy)
-            };
+            let read = move |info: &FiInfo| *word(&mut unsafe { ptr::read(info) });
             add_hint_probe(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
         }
-    };
-    info("caps", FLAGS, |info| &mut info.caps);
-    info("mode", MODES, |info| &mut info.mode);
-
-    let tx: [(&str, Bits, Tx); 4] = [
-        ("tx_attr.caps", FLAGS, |attr| &mut attr.caps),
-        ("tx_attr.op_flags", FLAGS, |attr| &mut attr.op_flags),
-        ("tx_attr.msg_order", ORDERS, |attr| &mut attr.msg_order),
-        ("tx_attr.comp_order", ORDERS, |attr| &mut attr.comp_order),
+    }
+    let modes: [(&str, Word); 3] = [
+        ("tx_attr.mode", |info| unsafe { &mut (*info.tx_attr).mode }),
+        ("rx_attr.mode", |info| unsafe { &mut (*info.rx_attr).mode }),
+        ("domain_attr.mode", |info| unsafe { &mut (*info.domain_attr).mode }),
     ];
-    for (field, bits, word) in tx {
-        for &(bit, name) in bits {
-            let change = move |hints: &mut InfoList| *word(hints.tx_attr_mut()) |= 1 << bit;
-            let read = move |info: &FiInfo| unsafe { *word(&mut *info.tx_attr) };
-            add_hint_probe(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
+    for (field, word) in modes {
+        for &(bit, name) in MODES {
+            let change = move |hints: &mut InfoList| *word(hints.first_mut()) |= 1 << bit;
+            add_plain_probe(probes, format!("{field} {name}"), change);
         }
-    }
-    let rx: [(&str, Bits, Rx); 4] = [
-        ("rx_attr.caps", FLAGS, |attr| &mut attr.caps),
-        ("rx_attr.op_flags", FLAGS, |attr| &mut attr.op_flags),
-        ("rx_attr.msg_order", ORDERS, |attr| &mut attr.msg_order),
-        ("rx_attr.comp_order", ORDERS, |attr| &mut attr.comp_order),
-    ];
-    for (field, bits, word) in rx {
-        for &(bit, name) in bits {
-            let change = move |hints: &mut InfoList| *word(hints.rx_attr_mut()) |= 1 << bit;
-            let read = move |info: &FiInfo| unsafe { *word(&mut *info.rx_attr) };
-            add_hint_probe(probes, format!("{field} {name}"), change, read, move |word| word & 1 << bit != 0);
-        }
-    }
-    for &(bit, name) in MODES {
-        let tx = move |hints: &mut InfoList| hints.tx_attr_mut().mode |= 1 << bit;
-        add_hint_probe(probes, format!("tx_attr.mode {name}"), tx, |_| (), |()| false);
-        let rx = move |hints: &mut InfoList| hints.rx_attr_mut().mode |= 1 << bit;
-        add_hint_probe(probes, format!("rx_attr.mode {name}"), rx, |_| (), |()| false);
-        let domain = move |hints: &mut InfoList| hints.domain_attr_mut().mode |= 1 << bit;
-        add_hint_probe(probes, format!("domain_attr.mode {name}"), domain, |_| (), |()| false);
-    }
-    for &(bit, name) in FLAGS {
-        let change = move |hints: &mut InfoList| hints.domain_attr_mut().caps |= 1 << bit;
-        let read = |info: &FiInfo| unsafe { (*info.domain_attr).caps };
-        add_hint_probe(probes, format!("domain_attr.caps {name}"), change, read, move |word| {
-            word & 1 << bit != 0
-        });
     }
     for &(bit, name) in MR_MODES {
         let only = move |hints: &mut InfoList| hints.domain_attr_mut().mr_mode = 1 << bit;
-        let read = |info: &FiInfo| unsafe { (*info.domain_attr).mr_mode };
-        add_hint_probe(probes, format!("domain_attr.mr_mode {name}"), only, read, |_| false);
+        add_plain_probe(probes, format!("domain_attr.mr_mode {name}"), only);
     }
-    let none = |hints: &mut InfoList| hints.domain_attr_mut().mr_mode = 0;
-    add_hint_probe(probes, "domain_attr.mr_mode 0".to_owned(), none, |_| (), |()| false);
+    add_plain_probe(probes, "domain_attr.mr_mode 0", |hints| hints.domain_attr_mut().mr_mode = 0);
 }
 
 /// Adds probes for numbers in the hints: several sizes from 0 to the largest; and each value of each
@@ -148,35 +134,36 @@ fn add_number_probes(probes: &mut Probes) {
             });
         }
     }
-    for value in [0, 1, 2, 512, 513, 514, 600, u32::MAX] {
-        let change = move |hints: &mut InfoList| hints.tx_attr_mut().tclass = value;
-        add_hint_probe(probes, format!("tx_attr.tclass {value}"), change, |_| (), |()| false);
-    }
-    for value in 0..8 {
-        let change = move |hints: &mut InfoList| hints.ep_attr_mut().r#type = value;
-        add_hint_probe(probes, format!("ep_attr.type {value}"), change, |_| (), |()| false);
-    }
-    for value in [1_u32, 2, 5, 13, 100, u32::MAX] {
-        let change = move |hints: &mut InfoList| hints.ep_attr_mut().protocol = value;
-        add_hint_probe(probes, format!("ep_attr.protocol {value}"), change, |_| (), |()| false);
-    }
-    for value in [1_u32, 2, 3, u32::MAX] {
-        let change = move |hints: &mut InfoList| hints.ep_attr_mut().protocol_version = value;
-        add_hint_probe(probes, format!("ep_attr.protocol_version {value}"), change, |_| (), |()| false);
+    type Set = fn(&mut InfoList, u32);
+    let numbers: [(&str, &[u32], Set); 7] = [
+        ("tx_attr.tclass", &[0, 1, 2, 512, 513, 514, 600, u32::MAX], |hints, value| {
+            hints.tx_attr_mut().tclass = value;
+        }),
+        ("ep_attr.type", &[0, 1, 2, 3, 4, 5, 6, 7], |hints, value| hints.ep_attr_mut().r#type = value),
+        ("ep_attr.protocol", &[1, 2, 5, 13, 100, u32::MAX], |hints, value| {
+            hints.ep_attr_mut().protocol = value;
+        }),
+        ("ep_attr.protocol_version", &[1, 2, 3, u32::MAX], |hints, value| {
+            hints.ep_attr_mut().protocol_version = value;
+        }),
+        ("addr_format", &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13], |hints, value| {
+            hints.first_mut().addr_format = value;
+        }),
+        ("fabric_attr.prov_version", &[1, 100, u32::MAX], |hints, value| {
+            hints.fabric_attr_mut().prov_version = value;
+        }),
+        ("fabric_attr.api_version", &[1, 100, u32::MAX], |hints, value| {
+            hints.fabric_attr_mut().api_version = value;
+        }),
+    ];
+    for (field, values, set) in numbers {
+        for &value in values {
+            add_plain_probe(probes, format!("{field} {value}"), move |hints| set(hints, value));
+        }
     }
     for value in [1_u64, 0xff, 0xaaaa_aaaa_aaaa_aaaa, u64::MAX] {
         let change = move |hints: &mut InfoList| hints.ep_attr_mut().mem_tag_format = value;
-        add_hint_probe(probes, format!("ep_attr.mem_tag_format {value:#x}"), change, |_| (), |()| false);
-    }
-    for value in 0..14 {
-        let change = move |hints: &mut InfoList| hints.first_mut().addr_format = value;
-        add_hint_probe(probes, format!("addr_format {value}"), change, |_| (), |()| false);
-    }
-    for value in [1_u32, 100, u32::MAX] {
-        let change = move |hints: &mut InfoList| hints.fabric_attr_mut().prov_version = value;
-        add_hint_probe(probes, format!("fabric_attr.prov_version {value}"), change, |_| (), |()| false);
-        let change = move |hints: &mut InfoList| hints.fabric_attr_mut().api_version = value;
-        add_hint_probe(probes, format!("fabric_attr.api_version {value}"), change, |_| (), |()| false);
+        add_plain_probe(probes, format!("ep_attr.mem_tag_format {value:#x}"), change);
     }
 }
 
@@ -216,12 +203,9 @@ fn add_size_probes(probes: &mut Probes) {
     for (field, word) in sizes {
         for (text, size) in SIZES {
             probes.add_endpoint_probe(format!("fi_getinfo: {field} {text}"), move |context| {
-                let mut hints = provider_hints(context.libfabric, &context.case);
                 let own = unsafe { *word(&mut *context.info.as_ptr()) };
-                *word(hints.first_mut()) = size(own);
-                let (node, flags) = source_arguments(&context.case);
-                let answer = context.libfabric.getinfo(node, None, flags, Some(&hints));
-                answer.map_or_else(|error| describe_result(-error.raw()), |_| "0".to_owned())
+                let answer = getinfo_with(context, |hints| *word(hints.first_mut()) = size(own));
+                answer.map_or_else(|error| error, |_| "0".to_owned())
             });
         }
     }
@@ -229,52 +213,43 @@ fn add_size_probes(probes: &mut Probes) {
 
 /// Adds probes of the function's other arguments.
 fn add_argument_probes(probes: &mut Probes) {
-    let call = |context: &Context,
-                version: u32,
-                node: *const c_char,
-                service: *const c_char,
-                flags: u64,
-                change: fn(&mut InfoList)| {
+    type Text = Option<&'static CStr>;
+    let call = |context: &Context, version: u32, texts: [Text; 2], flags: u64, change: fn(&mut InfoList)| {
         let mut hints = provider_hints(context.libfabric, &context.case);
         change(&mut hints);
-        let mut list = ptr::null_mut();
-        let result: c_int = unsafe {
-            context.libfabric.getinfo_raw(version, [node, service], flags, hints.as_ptr(), &raw mut list)
-        };
-        describe_result(result)
+        let (texts, hints) = (texts.map(|text| text.map_or(ptr::null(), CStr::as_ptr)), hints.as_ptr());
+        try_open(|list| unsafe { context.libfabric.getinfo_raw(version, texts, flags, hints, list) })
     };
-    let node = c"127.0.0.1".as_ptr() as usize;
     for &(bit, name) in FLAGS {
         probes.add_endpoint_probe(format!("fi_getinfo: flags {name}"), move |context| {
-            call(context, API_VERSION, ptr::null(), ptr::null(), 1 << bit, |_| ())
+            call(context, API_VERSION, [None; 2], 1 << bit, |_| ())
         });
         if bit >= 50 {
             probes.add_endpoint_probe(format!("fi_getinfo: node and flags {name}"), move |context| {
-                call(context, API_VERSION, node as *const c_char, ptr::null(), 1 << bit, |_| ())
+                call(context, API_VERSION, [Some(c"127.0.0.1"), None], 1 << bit, |_| ())
             });
         }
     }
     for (text, version) in [("0", 0), ("1.0", 1 << 16), ("1.4", 1 << 16 | 4), ("1.5", 1 << 16 | 5)] {
         probes.add_endpoint_probe(format!("fi_getinfo: version {text}"), move |context| {
-            call(context, version, ptr::null(), ptr::null(), 0, |_| ())
+            call(context, version, [None; 2], 0, |_| ())
         });
     }
-    let texts = [
-        ("node empty", c"".as_ptr(), ptr::null()),
-        ("service empty", ptr::null(), c"".as_ptr()),
-        ("service 0", ptr::null(), c"0".as_ptr()),
-        ("service 7471", ptr::null(), c"7471".as_ptr()),
-        ("service without a meaning", ptr::null(), c"no such service".as_ptr()),
-        ("service 99999", ptr::null(), c"99999".as_ptr()),
-        ("node and service", c"127.0.0.1".as_ptr(), c"7471".as_ptr()),
-        ("node localhost", c"localhost".as_ptr(), ptr::null()),
-        ("node 0.0.0.0", c"0.0.0.0".as_ptr(), ptr::null()),
+    let named: [(&str, [Text; 2]); 9] = [
+        ("node empty", [Some(c""), None]),
+        ("service empty", [None, Some(c"")]),
+        ("service 0", [None, Some(c"0")]),
+        ("service 7471", [None, Some(c"7471")]),
+        ("service without a meaning", [None, Some(c"no such service")]),
+        ("service 99999", [None, Some(c"99999")]),
+        ("node and service", [Some(c"127.0.0.1"), Some(c"7471")]),
+        ("node localhost", [Some(c"localhost"), None]),
+        ("node 0.0.0.0", [Some(c"0.0.0.0"), None]),
     ];
-    for (name, node, service) in texts {
-        let (node, service) = (node as usize, service as usize);
+    for (name, texts) in named {
         for (text, flags) in [("", 0), (" as source", 1 << 57)] {
             probes.add_endpoint_probe(format!("fi_getinfo: {name}{text}"), move |context| {
-                call(context, API_VERSION, node as *const c_char, service as *const c_char, flags, |_| ())
+                call(context, API_VERSION, texts, flags, |_| ())
             });
         }
     }
@@ -295,29 +270,23 @@ fn add_argument_probes(probes: &mut Probes) {
     ];
     for (name, change) in nulls {
         probes.add_endpoint_probe(format!("fi_getinfo: {name}"), move |context| {
-            call(context, API_VERSION, ptr::null(), ptr::null(), 0, change)
+            call(context, API_VERSION, [None; 2], 0, change)
         });
     }
-    probes.add_endpoint_probe("fi_getinfo: the answer as hints", |context| {
-        let (node, flags) = source_arguments(&context.case);
-        let again = context.libfabric.getinfo(node, None, flags, Some(&context.info));
-        again.map_or_else(|error| describe_result(-error.raw()), |_| "0".to_owned())
-    });
-    probes.add_endpoint_probe("fi_getinfo: the answer as hints, without a node", |context| {
-        let again = context.libfabric.getinfo(None, None, 0, Some(&context.info));
-        again.map_or_else(|error| describe_result(-error.raw()), |_| "0".to_owned())
-    });
+    for (text, has_node) in [("", true), (", without a node", false)] {
+        probes.add_endpoint_probe(format!("fi_getinfo: the answer as hints{text}"), move |context| {
+            let (node, flags) = if has_node { source_arguments(&context.case) } else { (None, 0) };
+            let again = context.libfabric.getinfo(node, None, flags, Some(&context.info));
+            again.map_or_else(|error| describe_result(-error.raw()), |_| "0".to_owned())
+        });
+    }
     probes.add_endpoint_probe("fi_getinfo: src_addr short", |context| {
         let mut hints = provider_hints(context.libfabric, &context.case);
-        let addr = crate::setup::leak_zeroed_memory(16);
-        hints.first_mut().src_addr = addr.cast();
-        hints.first_mut().src_addrlen = 4;
-        let mut list = ptr::null_mut();
-        let result = unsafe {
-            let none = [ptr::null(); 2];
-            context.libfabric.getinfo_raw(API_VERSION, none, 0, hints.as_ptr(), &raw mut list)
-        };
+        (hints.first_mut().src_addr, hints.first_mut().src_addrlen) = (leak_zeroed_memory(16).cast(), 4);
+        let (none, as_ptr) = ([ptr::null(); 2], hints.as_ptr());
+        let result =
+            try_open(|list| unsafe { context.libfabric.getinfo_raw(API_VERSION, none, 0, as_ptr, list) });
         std::mem::forget(hints);
-        describe_result(result)
+        result
     });
 }

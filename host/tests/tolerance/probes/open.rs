@@ -5,15 +5,20 @@ use std::ptr;
 
 use homespun_host::abi::domain::FiAvAttr;
 use homespun_host::abi::eq::{FiCntrAttr, FiCqAttr, FiEqAttr, FiPollAttr, FiWaitAttr};
-use homespun_host::abi::info::{FiFabricAttr, FiInfo};
+use homespun_host::abi::info::{FiDomainAttr, FiFabricAttr, FiInfo};
 use homespun_host::{InfoList, av_attr, counter_attr, cq_attr, eq_attr};
+use libc::c_int;
 
 use super::Probes;
-use crate::bits::FLAGS;
-use crate::outcome::describe_result;
-use crate::setup::{Context, control, leak_op_context as op_context, leak_zeroed_memory};
+use crate::bits::{FLAGS, MODES, MR_MODES, ORDERS};
+use crate::setup::{
+    Context, NULL, bind, call, control, leak_op_context as op_context, leak_zeroed_memory, open_counter_with,
+    open_eq_with, try_open,
+};
 
 const SIZES: [(&str, usize); 4] = [("1", 1), ("3", 3), ("1000", 1000), ("1 << 20", 1 << 20)];
+
+const FI_GETWAIT: c_int = 5;
 
 pub(super) fn add_probes(probes: &mut Probes) {
     add_fabric_probes(probes);
@@ -27,6 +32,10 @@ pub(super) fn add_probes(probes: &mut Probes) {
 }
 
 fn add_fabric_probes(probes: &mut Probes) {
+    let open = |context: &Context| {
+        let attr = context.info.first().fabric_attr;
+        try_open(|fabric| unsafe { context.libfabric.call_fi_fabric(attr, fabric, NULL) })
+    };
     type Change = fn(&mut FiFabricAttr);
     let changes: [(&str, Change); 5] = [
         ("name null", |attr| attr.name = ptr::null_mut()),
@@ -37,220 +46,151 @@ fn add_fabric_probes(probes: &mut Probes) {
     ];
     for (name, change) in changes {
         probes.add_object_probe(format!("fi_fabric: {name}"), move |context| {
-            let mut fabric = ptr::null_mut();
-            unsafe {
-                let attr = context.info.first().fabric_attr;
-                change(&mut *attr);
-                describe_result(context.libfabric.call_fi_fabric(attr, &raw mut fabric, ptr::null_mut()))
-            }
+            change(unsafe { &mut *context.info.first().fabric_attr });
+            open(context)
         });
     }
-    probes.add_object_probe("fi_fabric: twice", |context| {
+    probes.add_object_probe("fi_fabric: twice", move |context| {
         context.open_fabric();
-        let mut fabric = ptr::null_mut();
-        let attr = context.info.first().fabric_attr;
-        unsafe { describe_result(context.libfabric.call_fi_fabric(attr, &raw mut fabric, ptr::null_mut())) }
+        open(context)
     });
 }
 
 fn add_domain_probes(probes: &mut Probes) {
-    let mut change = |name: String, change: Box<dyn Fn(&mut FiInfo)>| {
+    let mut change = |name: String, change: Box<dyn Fn(&mut FiInfo, &mut FiDomainAttr)>| {
         probes.add_object_probe(format!("fi_domain: {name}"), move |context| {
             let fabric = context.open_fabric();
             let mut info = unsafe { ptr::read(context.info.first()) };
-            change(&mut info);
-            let mut domain = ptr::null_mut();
-            unsafe {
-                describe_result(((*(*fabric).ops).domain)(
-                    fabric,
-                    &raw mut info,
-                    &raw mut domain,
-                    ptr::null_mut(),
-                ))
-            }
+            let attr = unsafe { &mut *info.domain_attr };
+            change(&mut info, attr);
+            try_open(|domain| call!(fabric, ops.domain, &raw mut info, domain, NULL))
         });
     };
-    change("info.tx_attr null".into(), Box::new(|info| info.tx_attr = ptr::null_mut()));
-    change("info.rx_attr null".into(), Box::new(|info| info.rx_attr = ptr::null_mut()));
-    change("info.ep_attr null".into(), Box::new(|info| info.ep_attr = ptr::null_mut()));
-    change("info.fabric_attr null".into(), Box::new(|info| info.fabric_attr = ptr::null_mut()));
-    change(
-        "info.src_addr null".into(),
-        Box::new(|info| {
-            info.src_addr = ptr::null_mut();
-            info.src_addrlen = 0;
-        }),
-    );
-    change("info.caps 0".into(), Box::new(|info| info.caps = 0));
-    change("name null".into(), Box::new(|info| unsafe { (*info.domain_attr).name = ptr::null_mut() }));
-    change(
-        "name of nothing".into(),
-        Box::new(|info| unsafe { (*info.domain_attr).name = c"nothing".as_ptr().cast_mut() }),
-    );
-    for value in 0..8 {
-        change(
-            format!("threading {value}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).threading = value }),
-        );
+    type Change = fn(&mut FiInfo, &mut FiDomainAttr);
+    let changes: [(&str, Change); 8] = [
+        ("info.tx_attr null", |info, _| info.tx_attr = ptr::null_mut()),
+        ("info.rx_attr null", |info, _| info.rx_attr = ptr::null_mut()),
+        ("info.ep_attr null", |info, _| info.ep_attr = ptr::null_mut()),
+        ("info.fabric_attr null", |info, _| info.fabric_attr = ptr::null_mut()),
+        ("info.src_addr null", |info, _| (info.src_addr, info.src_addrlen) = (NULL, 0)),
+        ("info.caps 0", |info, _| info.caps = 0),
+        ("name null", |_, attr| attr.name = ptr::null_mut()),
+        ("name of nothing", |_, attr| attr.name = c"nothing".as_ptr().cast_mut()),
+    ];
+    for (name, set) in changes {
+        change(name.to_owned(), Box::new(set));
     }
-    for value in 0..5 {
-        change(
-            format!("control_progress {value}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).control_progress = value }),
-        );
-        change(
-            format!("data_progress {value}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).data_progress = value }),
-        );
-        change(
-            format!("resource_mgmt {value}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).resource_mgmt = value }),
-        );
-        change(
-            format!("av_type {value}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).av_type = value }),
-        );
+    type Number = fn(&mut FiDomainAttr, u32);
+    let numbers: [(&str, u32, Number); 5] = [
+        ("threading", 8, |attr, value| attr.threading = value),
+        ("control_progress", 5, |attr, value| attr.control_progress = value),
+        ("data_progress", 5, |attr, value| attr.data_progress = value),
+        ("resource_mgmt", 5, |attr, value| attr.resource_mgmt = value),
+        ("av_type", 5, |attr, value| attr.av_type = value),
+    ];
+    for (field, count, set) in numbers {
+        for value in 0..count {
+            change(format!("{field} {value}"), Box::new(move |_, attr| set(attr, value)));
+        }
     }
-    for (text, size) in [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("max", usize::MAX)] {
-        change(
-            format!("mr_key_size {text}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).mr_key_size = size }),
-        );
-        change(
-            format!("cq_data_size {text}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).cq_data_size = size }),
-        );
-        change(format!("cq_cnt {text}"), Box::new(move |info| unsafe { (*info.domain_attr).cq_cnt = size }));
-        change(format!("ep_cnt {text}"), Box::new(move |info| unsafe { (*info.domain_attr).ep_cnt = size }));
-        change(
-            format!("mr_iov_limit {text}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).mr_iov_limit = size }),
-        );
-        change(
-            format!("cntr_cnt {text}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).cntr_cnt = size }),
-        );
+    type Size = fn(&mut FiDomainAttr, usize);
+    let sizes: [(&str, Size); 6] = [
+        ("mr_key_size", |attr, size| attr.mr_key_size = size),
+        ("cq_data_size", |attr, size| attr.cq_data_size = size),
+        ("cq_cnt", |attr, size| attr.cq_cnt = size),
+        ("ep_cnt", |attr, size| attr.ep_cnt = size),
+        ("mr_iov_limit", |attr, size| attr.mr_iov_limit = size),
+        ("cntr_cnt", |attr, size| attr.cntr_cnt = size),
+    ];
+    for (field, set) in sizes {
+        for (text, size) in [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("max", usize::MAX)] {
+            change(format!("{field} {text}"), Box::new(move |_, attr| set(attr, size)));
+        }
     }
-    for (bit, name) in crate::bits::MR_MODES.iter().copied() {
-        change(
-            format!("mr_mode {name}"),
-            Box::new(move |info| unsafe { (*info.domain_attr).mr_mode |= 1 << bit }),
-        );
+    for &(bit, name) in MR_MODES {
+        change(format!("mr_mode {name}"), Box::new(move |_, attr| attr.mr_mode |= 1 << bit));
     }
-    for (bit, name) in FLAGS.iter().copied() {
-        change(format!("caps {name}"), Box::new(move |info| unsafe { (*info.domain_attr).caps |= 1 << bit }));
+    for &(bit, name) in FLAGS {
+        change(format!("caps {name}"), Box::new(move |_, attr| attr.caps |= 1 << bit));
     }
     probes.add_object_probe("fi_domain: twice", |context| {
         let (fabric, _) = context.open_domain();
-        let mut domain = ptr::null_mut();
-        let info = context.info.as_ptr();
-        unsafe { describe_result(((*(*fabric).ops).domain)(fabric, info, &raw mut domain, ptr::null_mut())) }
+        try_open(|domain| call!(fabric, ops.domain, context.info.as_ptr(), domain, NULL))
     });
-    for (bit, name) in FLAGS.iter().copied() {
+    for &(bit, name) in FLAGS {
         probes.add_object_probe(format!("fi_domain2: flags {name}"), move |context| {
-            let fabric = context.open_fabric();
-            let mut domain = ptr::null_mut();
-            let info = context.info.as_ptr();
-            unsafe {
-                let domain2 = (*(*fabric).ops).domain2;
-                describe_result(domain2(fabric, info, &raw mut domain, 1 << bit, ptr::null_mut()))
-            }
+            let (fabric, info) = (context.open_fabric(), context.info.as_ptr());
+            try_open(|domain| call!(fabric, ops.domain2, info, domain, 1 << bit, NULL))
         });
     }
-    probes.add_object_probe("fi_domain_bind: eq", |context| {
-        let (fabric, domain) = context.open_domain();
-        let eq = context.open_eq(fabric);
-        unsafe { describe_result(crate::setup::bind(domain, eq, 0)) }
-    });
-    probes.add_object_probe("fi_domain_bind: eq, FI_REG_MR", |context| {
-        let (fabric, domain) = context.open_domain();
-        let eq = context.open_eq(fabric);
-        unsafe { describe_result(crate::setup::bind(domain, eq, 1 << 59)) }
-    });
+    for (name, flags) in [("eq", 0), ("eq, FI_REG_MR", 1 << 59)] {
+        probes.add_object_probe(format!("fi_domain_bind: {name}"), move |context| {
+            let (fabric, domain) = context.open_domain();
+            bind(domain, context.open_eq(fabric), flags)
+        });
+    }
 }
 
 fn add_cq_probes(probes: &mut Probes) {
     let open = |context: &Context, attr: *mut FiCqAttr| {
-        let (_, domain) = context.open_domain();
-        let mut cq = ptr::null_mut();
-        unsafe { describe_result(((*(*domain).ops).cq_open)(domain, attr, &raw mut cq, ptr::null_mut())) }
+        let domain = context.open_domain().1;
+        try_open(|cq| call!(domain, ops.cq_open, attr, cq, NULL))
+    };
+    let mut add = |name: String, make: Box<dyn Fn() -> FiCqAttr>| {
+        probes.add_object_probe(format!("fi_cq_open: {name}"), move |context| open(context, &mut make()));
     };
     for value in 0..7 {
-        probes.add_object_probe(format!("fi_cq_open: format {value}"), move |context| {
-            open(context, &mut cq_attr(value))
-        });
+        add(format!("format {value}"), Box::new(move || cq_attr(value)));
     }
+    let with_wait = |wait_obj| FiCqAttr { wait_obj, ..cq_attr(4) };
     for value in 0..9 {
-        probes.add_object_probe(format!("fi_cq_open: wait_obj {value}"), move |context| {
-            open(context, &mut FiCqAttr { wait_obj: value, ..cq_attr(4) })
-        });
-        probes.add_object_probe(format!("fi_cq_open: wait_obj {value}, FI_GETWAIT"), move |context| {
-            let (_, domain) = context.open_domain();
-            let cq = context.open_cq(domain, FiCqAttr { wait_obj: value, ..cq_attr(4) });
-            let room = leak_zeroed_memory(256);
-            unsafe { describe_result(control(cq, 5, room)) }
-        });
-        probes.add_object_probe(format!("fi_cq_open: wait_obj {value}, wait_cond 1"), move |context| {
-            open(context, &mut FiCqAttr { wait_obj: value, wait_cond: 1, ..cq_attr(4) })
-        });
+        add(format!("wait_obj {value}"), Box::new(move || with_wait(value)));
+        let make = move || FiCqAttr { wait_cond: 1, ..with_wait(value) };
+        add(format!("wait_obj {value}, wait_cond 1"), Box::new(make));
     }
-    for value in [1, 2, 100] {
-        probes.add_object_probe(format!("fi_cq_open: wait_cond {value}"), move |context| {
-            open(context, &mut FiCqAttr { wait_cond: value, ..cq_attr(4) })
-        });
+    for wait_cond in [1, 2, 100] {
+        add(format!("wait_cond {wait_cond}"), Box::new(move || FiCqAttr { wait_cond, ..cq_attr(4) }));
     }
     for (text, size) in SIZES {
-        probes.add_object_probe(format!("fi_cq_open: size {text}"), move |context| {
-            open(context, &mut FiCqAttr { size, ..cq_attr(4) })
-        });
+        add(format!("size {text}"), Box::new(move || FiCqAttr { size, ..cq_attr(4) }));
     }
     for &(bit, name) in FLAGS {
-        probes.add_object_probe(format!("fi_cq_open: flags {name}"), move |context| {
-            open(context, &mut FiCqAttr { flags: 1 << bit, ..cq_attr(4) })
+        add(format!("flags {name}"), Box::new(move || FiCqAttr { flags: 1 << bit, ..cq_attr(4) }));
+    }
+    for signaling_vector in [-1, 0, 1, 1000] {
+        let make = move || FiCqAttr { flags: 1 << 29, signaling_vector, ..cq_attr(4) };
+        add(format!("FI_AFFINITY signaling_vector {signaling_vector}"), Box::new(make));
+    }
+    add("wait_set null".to_owned(), Box::new(move || with_wait(2)));
+    let unused = || FiCqAttr { wait_set: op_context().cast(), ..cq_attr(4) };
+    add("wait_set that is not used".to_owned(), Box::new(unused));
+    probes.add_object_probe("fi_cq_open: attr null", move |context| open(context, ptr::null_mut()));
+    for value in 0..9 {
+        probes.add_object_probe(format!("fi_cq_open: wait_obj {value}, FI_GETWAIT"), move |context| {
+            let cq = context.open_cq(context.open_domain().1, with_wait(value));
+            control(cq, FI_GETWAIT, leak_zeroed_memory(256))
         });
     }
-    for value in [-1, 0, 1, 1000] {
-        probes.add_object_probe(
-            format!("fi_cq_open: FI_AFFINITY signaling_vector {value}"),
-            move |context| {
-                open(context, &mut FiCqAttr { flags: 1 << 29, signaling_vector: value, ..cq_attr(4) })
-            },
-        );
-    }
-    probes.add_object_probe("fi_cq_open: attr null", move |context| open(context, ptr::null_mut()));
-    probes.add_object_probe("fi_cq_open: wait_set null", move |context| {
-        open(context, &mut FiCqAttr { wait_obj: 2, ..cq_attr(4) })
-    });
-    probes.add_object_probe("fi_cq_open: wait_set that is not used", move |context| {
-        let attr = FiCqAttr { wait_set: op_context().cast(), ..cq_attr(4) };
-        open(context, &mut { attr })
-    });
 }
 
 fn add_counter_probes(probes: &mut Probes) {
     let open = |context: &Context, attr: *mut FiCntrAttr| {
-        let (_, domain) = context.open_domain();
-        let mut counter = ptr::null_mut();
-        unsafe {
-            describe_result(((*(*domain).ops).cntr_open)(domain, attr, &raw mut counter, ptr::null_mut()))
-        }
+        let domain = context.open_domain().1;
+        try_open(|counter| call!(domain, ops.cntr_open, attr, counter, NULL))
     };
-    for value in 0..3 {
-        probes.add_object_probe(format!("fi_cntr_open: events {value}"), move |context| {
-            open(context, &mut FiCntrAttr { events: value, ..counter_attr() })
+    for events in 0..3 {
+        probes.add_object_probe(format!("fi_cntr_open: events {events}"), move |context| {
+            open(context, &mut FiCntrAttr { events, ..counter_attr() })
         });
     }
-    for value in 0..9 {
-        probes.add_object_probe(format!("fi_cntr_open: wait_obj {value}"), move |context| {
-            open(context, &mut FiCntrAttr { wait_obj: value, ..counter_attr() })
+    for wait_obj in 0..9 {
+        let attr = move || FiCntrAttr { wait_obj, ..counter_attr() };
+        probes.add_object_probe(format!("fi_cntr_open: wait_obj {wait_obj}"), move |context| {
+            open(context, &mut attr())
         });
-        probes.add_object_probe(format!("fi_cntr_open: wait_obj {value}, FI_GETWAIT"), move |context| {
-            let (_, domain) = context.open_domain();
-            let mut attr = FiCntrAttr { wait_obj: value, ..counter_attr() };
-            let counter = crate::setup::open_object("fi_cntr_open", |counter| unsafe {
-                ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
-            });
-            unsafe { describe_result(control(counter, 5, leak_zeroed_memory(256))) }
+        probes.add_object_probe(format!("fi_cntr_open: wait_obj {wait_obj}, FI_GETWAIT"), move |context| {
+            let counter = open_counter_with(context.open_domain().1, attr());
+            control(counter, FI_GETWAIT, leak_zeroed_memory(256))
         });
     }
     for &(bit, name) in FLAGS {
@@ -264,20 +204,16 @@ fn add_counter_probes(probes: &mut Probes) {
 fn add_eq_probes(probes: &mut Probes) {
     let open = |context: &Context, attr: *mut FiEqAttr| {
         let fabric = context.open_fabric();
-        let mut eq = ptr::null_mut();
-        unsafe { describe_result(((*(*fabric).ops).eq_open)(fabric, attr, &raw mut eq, ptr::null_mut())) }
+        try_open(|eq| call!(fabric, ops.eq_open, attr, eq, NULL))
     };
-    for value in 0..9 {
-        probes.add_object_probe(format!("fi_eq_open: wait_obj {value}"), move |context| {
-            open(context, &mut FiEqAttr { wait_obj: value, ..eq_attr() })
+    for wait_obj in 0..9 {
+        let attr = move || FiEqAttr { wait_obj, ..eq_attr() };
+        probes.add_object_probe(format!("fi_eq_open: wait_obj {wait_obj}"), move |context| {
+            open(context, &mut attr())
         });
-        probes.add_object_probe(format!("fi_eq_open: wait_obj {value}, FI_GETWAIT"), move |context| {
-            let fabric = context.open_fabric();
-            let mut attr = FiEqAttr { wait_obj: value, ..eq_attr() };
-            let eq = crate::setup::open_object("fi_eq_open", |eq| unsafe {
-                ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
-            });
-            unsafe { describe_result(control(eq, 5, leak_zeroed_memory(256))) }
+        probes.add_object_probe(format!("fi_eq_open: wait_obj {wait_obj}, FI_GETWAIT"), move |context| {
+            let eq = open_eq_with(context.open_fabric(), attr());
+            control(eq, FI_GETWAIT, leak_zeroed_memory(256))
         });
     }
     for (text, size) in SIZES {
@@ -295,225 +231,166 @@ fn add_eq_probes(probes: &mut Probes) {
 
 fn add_av_probes(probes: &mut Probes) {
     let open = |context: &Context, attr: *mut FiAvAttr| {
-        let (_, domain) = context.open_domain();
-        let mut av = ptr::null_mut();
-        unsafe { describe_result(((*(*domain).ops).av_open)(domain, attr, &raw mut av, ptr::null_mut())) }
+        let domain = context.open_domain().1;
+        try_open(|av| call!(domain, ops.av_open, attr, av, NULL))
+    };
+    let mut add = |name: String, make: Box<dyn Fn() -> FiAvAttr>| {
+        probes.add_object_probe(format!("fi_av_open: {name}"), move |context| open(context, &mut make()));
     };
     for value in 0..4 {
-        probes.add_object_probe(format!("fi_av_open: type {value}"), move |context| {
-            open(context, &mut FiAvAttr { r#type: value, ..av_attr() })
-        });
+        add(format!("type {value}"), Box::new(move || FiAvAttr { r#type: value, ..av_attr() }));
     }
-    for value in [1, 4, 16, 64, -1] {
-        probes.add_object_probe(format!("fi_av_open: rx_ctx_bits {value}"), move |context| {
-            open(context, &mut FiAvAttr { rx_ctx_bits: value, ..av_attr() })
-        });
+    for rx_ctx_bits in [1, 4, 16, 64, -1] {
+        add(format!("rx_ctx_bits {rx_ctx_bits}"), Box::new(move || FiAvAttr { rx_ctx_bits, ..av_attr() }));
     }
     for (text, count) in SIZES {
-        probes.add_object_probe(format!("fi_av_open: count {text}"), move |context| {
-            open(context, &mut FiAvAttr { count, ..av_attr() })
-        });
-        probes.add_object_probe(format!("fi_av_open: ep_per_node {text}"), move |context| {
-            open(context, &mut FiAvAttr { ep_per_node: count, ..av_attr() })
-        });
+        add(format!("count {text}"), Box::new(move || FiAvAttr { count, ..av_attr() }));
+        add(format!("ep_per_node {text}"), Box::new(move || FiAvAttr { ep_per_node: count, ..av_attr() }));
     }
     for &(bit, name) in FLAGS {
-        probes.add_object_probe(format!("fi_av_open: flags {name}"), move |context| {
-            open(context, &mut FiAvAttr { flags: 1 << bit, ..av_attr() })
-        });
+        add(format!("flags {name}"), Box::new(move || FiAvAttr { flags: 1 << bit, ..av_attr() }));
     }
+    add("map_addr".to_owned(), Box::new(|| FiAvAttr { map_addr: op_context(), ..av_attr() }));
     probes.add_object_probe("fi_av_open: name", move |context| {
         let name = c"homespun-tolerance".as_ptr();
         let result = open(context, &mut FiAvAttr { name, ..av_attr() });
         unsafe { libc::shm_unlink(name) };
         result
     });
-    probes.add_object_probe("fi_av_open: map_addr", move |context| {
-        open(context, &mut FiAvAttr { map_addr: op_context(), ..av_attr() })
-    });
     probes.add_object_probe("fi_av_open: attr null", move |context| open(context, ptr::null_mut()));
 }
 
 fn add_set_probes(probes: &mut Probes) {
+    let open_wait = |context: &Context, wait_obj, flags| {
+        let (fabric, mut attr) = (context.open_fabric(), FiWaitAttr { wait_obj, flags });
+        try_open(|wait| call!(fabric, ops.wait_open, &raw mut attr, wait))
+    };
+    let open_poll = |context: &Context, attr: *mut FiPollAttr| {
+        let domain = context.open_domain().1;
+        try_open(|poll| call!(domain, ops.poll_open, attr, poll))
+    };
     for value in 0..9 {
         probes.add_object_probe(format!("fi_wait_open: wait_obj {value}"), move |context| {
-            let fabric = context.open_fabric();
-            let mut attr = FiWaitAttr { wait_obj: value, flags: 0 };
-            let mut wait = ptr::null_mut();
-            unsafe { describe_result(((*(*fabric).ops).wait_open)(fabric, &raw mut attr, &raw mut wait)) }
+            open_wait(context, value, 0)
         });
     }
     for &(bit, name) in FLAGS {
         probes.add_object_probe(format!("fi_wait_open: flags {name}"), move |context| {
-            let fabric = context.open_fabric();
-            let mut attr = FiWaitAttr { wait_obj: 1, flags: 1 << bit };
-            let mut wait = ptr::null_mut();
-            unsafe { describe_result(((*(*fabric).ops).wait_open)(fabric, &raw mut attr, &raw mut wait)) }
+            open_wait(context, 1, 1 << bit)
         });
         probes.add_object_probe(format!("fi_poll_open: flags {name}"), move |context| {
-            let (_, domain) = context.open_domain();
-            let mut attr = FiPollAttr { flags: 1 << bit };
-            let mut poll = ptr::null_mut();
-            unsafe { describe_result(((*(*domain).ops).poll_open)(domain, &raw mut attr, &raw mut poll)) }
+            open_poll(context, &mut FiPollAttr { flags: 1 << bit })
         });
     }
-    probes.add_object_probe("fi_poll_open: flags 0", |context| {
-        let (_, domain) = context.open_domain();
-        let mut attr = FiPollAttr { flags: 0 };
-        let mut poll = ptr::null_mut();
-        unsafe { describe_result(((*(*domain).ops).poll_open)(domain, &raw mut attr, &raw mut poll)) }
+    probes.add_object_probe("fi_poll_open: flags 0", move |context| {
+        open_poll(context, &mut FiPollAttr { flags: 0 })
     });
-    probes.add_object_probe("fi_poll_open: attr null", |context| {
-        let (_, domain) = context.open_domain();
-        let mut poll = ptr::null_mut();
-        unsafe { describe_result(((*(*domain).ops).poll_open)(domain, ptr::null_mut(), &raw mut poll)) }
-    });
+    probes.add_object_probe("fi_poll_open: attr null", move |context| open_poll(context, ptr::null_mut()));
 }
 
-type Change = Box<dyn Fn(&mut InfoList)>;
-
 fn add_endpoint_probes(probes: &mut Probes) {
-    let mut changes: Vec<(String, Change)> = Vec::new();
-    let mut push = |name: String, change: Change| changes.push((name, change));
-    push(
-        "src_addr null".into(),
-        Box::new(|info| {
-            info.first_mut().src_addr = ptr::null_mut();
-            info.first_mut().src_addrlen = 0;
+    let mut push = |name: String, change: Box<dyn Fn(&mut InfoList)>| {
+        probes.add_endpoint_probe(format!("fi_endpoint: {name}"), move |context| {
+            let domain = context.open_domain().1;
+            let mut info = unsafe { context.libfabric.dupinfo(context.info.as_ptr()) };
+            change(&mut info);
+            let result = try_open(|ep| call!(domain, ops.endpoint, info.as_ptr(), ep, NULL));
+            std::mem::forget(info);
+            result
+        });
+    };
+    type Change = fn(&mut InfoList);
+    let changes: [(&str, Change); 11] = [
+        ("src_addr null", |info| {
+            (info.first_mut().src_addr, info.first_mut().src_addrlen) = (NULL, 0);
         }),
-    );
-    push("tx_attr null".into(), Box::new(|info| info.first_mut().tx_attr = ptr::null_mut()));
-    push("rx_attr null".into(), Box::new(|info| info.first_mut().rx_attr = ptr::null_mut()));
-    push("domain_attr null".into(), Box::new(|info| info.first_mut().domain_attr = ptr::null_mut()));
-    push("fabric_attr null".into(), Box::new(|info| info.first_mut().fabric_attr = ptr::null_mut()));
-    push("caps 0".into(), Box::new(|info| info.first_mut().caps = 0));
-    push("tx_attr.caps 0".into(), Box::new(|info| info.tx_attr_mut().caps = 0));
-    push("rx_attr.caps 0".into(), Box::new(|info| info.rx_attr_mut().caps = 0));
-    push("addr_format 0".into(), Box::new(|info| info.first_mut().addr_format = 0));
+        ("tx_attr null", |info| info.first_mut().tx_attr = ptr::null_mut()),
+        ("rx_attr null", |info| info.first_mut().rx_attr = ptr::null_mut()),
+        ("domain_attr null", |info| info.first_mut().domain_attr = ptr::null_mut()),
+        ("fabric_attr null", |info| info.first_mut().fabric_attr = ptr::null_mut()),
+        ("caps 0", |info| info.first_mut().caps = 0),
+        ("tx_attr.caps 0", |info| info.tx_attr_mut().caps = 0),
+        ("rx_attr.caps 0", |info| info.rx_attr_mut().caps = 0),
+        ("addr_format 0", |info| info.first_mut().addr_format = 0),
+        ("ep_attr.mem_tag_format max", |info| info.ep_attr_mut().mem_tag_format = u64::MAX),
+        ("ep_attr.auth_key", |info| {
+            let attr = info.ep_attr_mut();
+            (attr.auth_key_size, attr.auth_key) = (8, leak_zeroed_memory(8));
+        }),
+    ];
+    for (name, change) in changes {
+        push(name.to_owned(), Box::new(change));
+    }
     for value in 0..7 {
         push(format!("ep_attr.type {value}"), Box::new(move |info| info.ep_attr_mut().r#type = value));
     }
-    for (text, size) in [("0", 0), ("1", 1), ("4096", 4096), ("max", usize::MAX)] {
-        push(format!("tx_attr.size {text}"), Box::new(move |info| info.tx_attr_mut().size = size));
-        push(format!("rx_attr.size {text}"), Box::new(move |info| info.rx_attr_mut().size = size));
-        push(
-            format!("tx_attr.inject_size {text}"),
-            Box::new(move |info| info.tx_attr_mut().inject_size = size),
-        );
-        push(format!("tx_attr.iov_limit {text}"), Box::new(move |info| info.tx_attr_mut().iov_limit = size));
-        push(
-            format!("rx_attr.total_buffered_recv {text}"),
-            Box::new(move |info| info.rx_attr_mut().total_buffered_recv = size),
-        );
-        push(
-            format!("ep_attr.max_msg_size {text}"),
-            Box::new(move |info| info.ep_attr_mut().max_msg_size = size),
-        );
-        push(
-            format!("ep_attr.tx_ctx_cnt {text}"),
-            Box::new(move |info| info.ep_attr_mut().tx_ctx_cnt = size),
-        );
-        push(
-            format!("ep_attr.rx_ctx_cnt {text}"),
-            Box::new(move |info| info.ep_attr_mut().rx_ctx_cnt = size),
-        );
+    type Size = fn(&mut InfoList, usize);
+    let sizes: [(&str, Size); 8] = [
+        ("tx_attr.size", |info, size| info.tx_attr_mut().size = size),
+        ("rx_attr.size", |info, size| info.rx_attr_mut().size = size),
+        ("tx_attr.inject_size", |info, size| info.tx_attr_mut().inject_size = size),
+        ("tx_attr.iov_limit", |info, size| info.tx_attr_mut().iov_limit = size),
+        ("rx_attr.total_buffered_recv", |info, size| info.rx_attr_mut().total_buffered_recv = size),
+        ("ep_attr.max_msg_size", |info, size| info.ep_attr_mut().max_msg_size = size),
+        ("ep_attr.tx_ctx_cnt", |info, size| info.ep_attr_mut().tx_ctx_cnt = size),
+        ("ep_attr.rx_ctx_cnt", |info, size| info.ep_attr_mut().rx_ctx_cnt = size),
+    ];
+    for (field, set) in sizes {
+        for (text, size) in [("0", 0), ("1", 1), ("4096", 4096), ("max", usize::MAX)] {
+            push(format!("{field} {text}"), Box::new(move |info| set(info, size)));
+        }
     }
-    for value in [1_u32, 2, u32::MAX] {
-        push(format!("ep_attr.protocol {value}"), Box::new(move |info| info.ep_attr_mut().protocol = value));
-        push(
-            format!("ep_attr.protocol_version {value}"),
-            Box::new(move |info| info.ep_attr_mut().protocol_version = value),
-        );
+    type Number = fn(&mut InfoList, u32);
+    let numbers: [(&str, Number); 2] = [
+        ("ep_attr.protocol", |info, value| info.ep_attr_mut().protocol = value),
+        ("ep_attr.protocol_version", |info, value| info.ep_attr_mut().protocol_version = value),
+    ];
+    for (field, set) in numbers {
+        for value in [1_u32, 2, u32::MAX] {
+            push(format!("{field} {value}"), Box::new(move |info| set(info, value)));
+        }
     }
-    push("ep_attr.mem_tag_format max".into(), Box::new(|info| info.ep_attr_mut().mem_tag_format = u64::MAX));
-    push(
-        "ep_attr.auth_key".into(),
-        Box::new(|info| {
-            info.ep_attr_mut().auth_key_size = 8;
-            info.ep_attr_mut().auth_key = leak_zeroed_memory(8);
-        }),
-    );
-    for &(bit, name) in FLAGS {
-        push(format!("caps {name}"), Box::new(move |info| info.first_mut().caps |= 1 << bit));
-        push(format!("tx_attr.caps {name}"), Box::new(move |info| info.tx_attr_mut().caps |= 1 << bit));
-        push(format!("rx_attr.caps {name}"), Box::new(move |info| info.rx_attr_mut().caps |= 1 << bit));
-        push(
-            format!("tx_attr.op_flags {name}"),
-            Box::new(move |info| info.tx_attr_mut().op_flags |= 1 << bit),
-        );
-        push(
-            format!("rx_attr.op_flags {name}"),
-            Box::new(move |info| info.rx_attr_mut().op_flags |= 1 << bit),
-        );
-    }
-    for &(bit, name) in crate::bits::ORDERS {
-        push(
-            format!("tx_attr.msg_order {name}"),
-            Box::new(move |info| info.tx_attr_mut().msg_order |= 1 << bit),
-        );
-        push(
-            format!("rx_attr.msg_order {name}"),
-            Box::new(move |info| info.rx_attr_mut().msg_order |= 1 << bit),
-        );
-        push(
-            format!("tx_attr.comp_order {name}"),
-            Box::new(move |info| info.tx_attr_mut().comp_order |= 1 << bit),
-        );
-        push(
-            format!("rx_attr.comp_order {name}"),
-            Box::new(move |info| info.rx_attr_mut().comp_order |= 1 << bit),
-        );
-    }
-    for &(bit, name) in crate::bits::MODES {
-        push(format!("mode {name}"), Box::new(move |info| info.first_mut().mode |= 1 << bit));
-        push(format!("tx_attr.mode {name}"), Box::new(move |info| info.tx_attr_mut().mode |= 1 << bit));
-        push(format!("rx_attr.mode {name}"), Box::new(move |info| info.rx_attr_mut().mode |= 1 << bit));
-    }
-    for (name, change) in changes {
-        probes.add_endpoint_probe(format!("fi_endpoint: {name}"), move |context| {
-            let (_, domain) = context.open_domain();
-            let mut info = unsafe { context.libfabric.dupinfo(context.info.as_ptr()) };
-            change(&mut info);
-            let mut ep = ptr::null_mut();
-            let result =
-                unsafe { ((*(*domain).ops).endpoint)(domain, info.as_ptr(), &raw mut ep, ptr::null_mut()) };
-            std::mem::forget(info);
-            describe_result(result)
-        });
+    type Bits = &'static [(u32, &'static str)];
+    type Word = fn(&mut InfoList) -> &mut u64;
+    let words: [(&str, Bits, Word); 12] = [
+        ("caps", FLAGS, |info| &mut info.first_mut().caps),
+        ("tx_attr.caps", FLAGS, |info| &mut info.tx_attr_mut().caps),
+        ("rx_attr.caps", FLAGS, |info| &mut info.rx_attr_mut().caps),
+        ("tx_attr.op_flags", FLAGS, |info| &mut info.tx_attr_mut().op_flags),
+        ("rx_attr.op_flags", FLAGS, |info| &mut info.rx_attr_mut().op_flags),
+        ("tx_attr.msg_order", ORDERS, |info| &mut info.tx_attr_mut().msg_order),
+        ("rx_attr.msg_order", ORDERS, |info| &mut info.rx_attr_mut().msg_order),
+        ("tx_attr.comp_order", ORDERS, |info| &mut info.tx_attr_mut().comp_order),
+        ("rx_attr.comp_order", ORDERS, |info| &mut info.rx_attr_mut().comp_order),
+        ("mode", MODES, |info| &mut info.first_mut().mode),
+        ("tx_attr.mode", MODES, |info| &mut info.tx_attr_mut().mode),
+        ("rx_attr.mode", MODES, |info| &mut info.rx_attr_mut().mode),
+    ];
+    for (field, bits, word) in words {
+        for &(bit, name) in bits {
+            push(format!("{field} {name}"), Box::new(move |info| *word(info) |= 1 << bit));
+        }
     }
     for &(bit, name) in FLAGS {
         probes.add_endpoint_probe(format!("fi_endpoint2: flags {name}"), move |context| {
-            let (_, domain) = context.open_domain();
-            let mut ep = ptr::null_mut();
-            let info = context.info.as_ptr();
-            unsafe {
-                let endpoint2 = (*(*domain).ops).endpoint2;
-                describe_result(endpoint2(domain, info, &raw mut ep, 1 << bit, ptr::null_mut()))
-            }
+            let (domain, info) = (context.open_domain().1, context.info.as_ptr());
+            try_open(|ep| call!(domain, ops.endpoint2, info, ep, 1 << bit, NULL))
         });
     }
     probes.add_endpoint_probe("fi_passive_ep: of this info", |context| {
         let fabric = context.open_fabric();
-        let mut pep = ptr::null_mut();
-        let info = context.info.as_ptr();
-        unsafe { describe_result(((*(*fabric).ops).passive_ep)(fabric, info, &raw mut pep, ptr::null_mut())) }
+        try_open(|pep| call!(fabric, ops.passive_ep, context.info.as_ptr(), pep, NULL))
     });
     probes.add_endpoint_probe("fi_stx_context: attr of the info", |context| {
-        let (_, domain) = context.open_domain();
-        let mut stx = ptr::null_mut();
-        let attr = context.info.first().tx_attr;
-        unsafe { describe_result(((*(*domain).ops).stx_ctx)(domain, attr, &raw mut stx, ptr::null_mut())) }
+        let (domain, attr) = (context.open_domain().1, context.info.first().tx_attr);
+        try_open(|stx| call!(domain, ops.stx_ctx, attr, stx, NULL))
     });
     probes.add_endpoint_probe("fi_srx_context: attr of the info", |context| {
-        let (_, domain) = context.open_domain();
-        let mut srx = ptr::null_mut();
-        let attr = context.info.first().rx_attr;
-        unsafe { describe_result(((*(*domain).ops).srx_ctx)(domain, attr, &raw mut srx, ptr::null_mut())) }
+        let (domain, attr) = (context.open_domain().1, context.info.first().rx_attr);
+        try_open(|srx| call!(domain, ops.srx_ctx, attr, srx, NULL))
     });
     probes.add_endpoint_probe("fi_scalable_ep: of this info", |context| {
-        let (_, domain) = context.open_domain();
-        let mut ep = ptr::null_mut();
-        let info = context.info.as_ptr();
-        unsafe { describe_result(((*(*domain).ops).scalable_ep)(domain, info, &raw mut ep, ptr::null_mut())) }
+        let domain = context.open_domain().1;
+        try_open(|ep| call!(domain, ops.scalable_ep, context.info.as_ptr(), ep, NULL))
     });
 }

@@ -109,7 +109,7 @@ fn probe_initiator_call(
     let ep = fixture.pair.left.ep;
     let result = fixture.pair.retry_while_eagain(|| unsafe { make_call(which, ep, arguments) });
     if result != 0 {
-        return describe_result(result as i64);
+        return describe_result(result);
     }
     let after = fixture.send_ordinary_message(AFTER);
     let is_expected = !which.is_inject(name);
@@ -176,7 +176,7 @@ fn probe_receive_call(fixture: &mut TransferFixture, which: Call, arguments: &Ca
     let ep = fixture.pair.right.ep;
     let result = fixture.pair.retry_while_eagain(|| unsafe { make_call(which, ep, arguments) });
     if result != 0 {
-        return describe_result(result as i64);
+        return describe_result(result);
     }
     let landing = leak_zeroed_memory(ROOM_BYTES);
     let next = fixture.post_ordinary_receive(landing);

@@ -19,6 +19,23 @@ static void log_message(enum rpma_log_level level, const char *file, const int l
     logged++;
 }
 
+/* Calls a function of two pointers: with one of them null, and with both. */
+#define GETTER(function, object, place)    \
+    do {                                   \
+        INVALID(function(NULL, place));    \
+        INVALID(function(object, NULL));   \
+        OK(function(object, place));       \
+    } while (0)
+
+/* Deletes an object, which is null then. Null is deleted, too. */
+#define DELETE_TWICE(function, object) \
+    do {                               \
+        OK(function(&(object)));       \
+        CHECK((object) == NULL);       \
+        OK(function(&(object)));       \
+        INVALID(function(NULL));       \
+    } while (0)
+
 static void test_texts(void) {
     for (int error = RPMA_E_NOT_SHARED_CHNL - 2; error <= RPMA_E_UNKNOWN + 2; error++) {
         CHECK(rpma_err_2str(error) != NULL && *rpma_err_2str(error) != '\0');
@@ -92,6 +109,8 @@ static void test_contexts_and_peers(void) {
     INVALID(rpma_utils_get_ibv_context(NULL, RPMA_UTIL_IBV_CONTEXT_LOCAL, &local));
     INVALID(rpma_utils_get_ibv_context(ADDRESS, RPMA_UTIL_IBV_CONTEXT_LOCAL, NULL));
     INVALID(rpma_utils_get_ibv_context(ADDRESS, (enum rpma_util_ibv_context_type)2, &local));
+    GETTER(rpma_utils_ibv_context_is_odp_capable, local, &is_capable);
+    CHECK(is_capable == 1);
 
 #ifdef INFINIBAND_VERBS_H
     /* A program may print what it has found. */
@@ -102,21 +121,11 @@ static void test_contexts_and_peers(void) {
     CHECK(local->ops.post_send(NULL, NULL, NULL) == ENOSYS);
 #endif
 
-    OK(rpma_utils_ibv_context_is_odp_capable(local, &is_capable));
-    CHECK(is_capable == 1);
-    INVALID(rpma_utils_ibv_context_is_odp_capable(NULL, &is_capable));
-    INVALID(rpma_utils_ibv_context_is_odp_capable(local, NULL));
-
-    INVALID(rpma_peer_new(NULL, &peer));
-    INVALID(rpma_peer_new(local, NULL));
     uint64_t foreign[64] = {0};
     INVALID(rpma_peer_new((struct ibv_context *)foreign, &peer));
     CHECK(peer == NULL);
-    OK(rpma_peer_new(local, &peer));
-    OK(rpma_peer_delete(&peer));
-    CHECK(peer == NULL);
-    OK(rpma_peer_delete(&peer));
-    INVALID(rpma_peer_delete(NULL));
+    GETTER(rpma_peer_new, local, &peer);
+    DELETE_TWICE(rpma_peer_delete, peer);
 }
 
 static void test_peer_cfg(void) {
@@ -126,22 +135,16 @@ static void test_peer_cfg(void) {
     size_t size = 0;
     INVALID(rpma_peer_cfg_new(NULL));
     OK(rpma_peer_cfg_new(&cfg));
-    OK(rpma_peer_cfg_get_direct_write_to_pmem(cfg, &supported));
+    GETTER(rpma_peer_cfg_get_direct_write_to_pmem, cfg, &supported);
     CHECK(!supported);
     OK(rpma_peer_cfg_set_direct_write_to_pmem(cfg, true));
     OK(rpma_peer_cfg_get_direct_write_to_pmem(cfg, &supported));
     CHECK(supported);
     INVALID(rpma_peer_cfg_set_direct_write_to_pmem(NULL, true));
-    INVALID(rpma_peer_cfg_get_direct_write_to_pmem(NULL, &supported));
-    INVALID(rpma_peer_cfg_get_direct_write_to_pmem(cfg, NULL));
-    OK(rpma_peer_cfg_get_descriptor_size(cfg, &size));
+    GETTER(rpma_peer_cfg_get_descriptor_size, cfg, &size);
     CHECK(size == 1);
-    INVALID(rpma_peer_cfg_get_descriptor_size(NULL, &size));
-    INVALID(rpma_peer_cfg_get_descriptor_size(cfg, NULL));
-    OK(rpma_peer_cfg_get_descriptor(cfg, &descriptor));
+    GETTER(rpma_peer_cfg_get_descriptor, cfg, &descriptor);
     CHECK(descriptor == 1);
-    INVALID(rpma_peer_cfg_get_descriptor(NULL, &descriptor));
-    INVALID(rpma_peer_cfg_get_descriptor(cfg, NULL));
     INVALID(rpma_peer_cfg_from_descriptor(NULL, 1, &copy));
     INVALID(rpma_peer_cfg_from_descriptor(&descriptor, 1, NULL));
     INVALID(rpma_peer_cfg_from_descriptor(&descriptor, 0, &copy));
@@ -149,10 +152,7 @@ static void test_peer_cfg(void) {
     OK(rpma_peer_cfg_get_direct_write_to_pmem(copy, &supported));
     CHECK(supported);
     OK(rpma_peer_cfg_delete(&copy));
-    OK(rpma_peer_cfg_delete(&cfg));
-    CHECK(cfg == NULL && copy == NULL);
-    OK(rpma_peer_cfg_delete(&cfg));
-    INVALID(rpma_peer_cfg_delete(NULL));
+    DELETE_TWICE(rpma_peer_cfg_delete, cfg);
 }
 
 /* A size that a configuration has: its default, and what it is set to. */
@@ -186,42 +186,34 @@ static void test_conn_cfg_and_srq(void) {
     INVALID(rpma_srq_new(NULL, srq_cfg, &srq));
     INVALID(rpma_srq_new(peer, srq_cfg, NULL));
     OK(rpma_srq_new(peer, srq_cfg, &srq));
-    OK(rpma_srq_get_rcq(srq, &rcq));
+    GETTER(rpma_srq_get_rcq, srq, &rcq);
     CHECK(rcq != NULL);
-    INVALID(rpma_srq_get_rcq(NULL, &rcq));
-    INVALID(rpma_srq_get_rcq(srq, NULL));
     INVALID(rpma_srq_recv(NULL, NULL, 0, 0, NULL));
     INVALID(rpma_srq_recv(srq, NULL, 1, 0, NULL));
     INVALID(rpma_srq_recv(srq, NULL, 0, 1, NULL));
 
     INVALID(rpma_conn_cfg_new(NULL));
     OK(rpma_conn_cfg_new(&cfg));
-    OK(rpma_conn_cfg_get_timeout(cfg, &timeout_ms));
+    GETTER(rpma_conn_cfg_get_timeout, cfg, &timeout_ms);
     CHECK(timeout_ms == RPMA_DEFAULT_TIMEOUT_MS);
     OK(rpma_conn_cfg_set_timeout(cfg, 4321));
     OK(rpma_conn_cfg_get_timeout(cfg, &timeout_ms));
     CHECK(timeout_ms == 4321);
     INVALID(rpma_conn_cfg_set_timeout(NULL, 1));
     INVALID(rpma_conn_cfg_set_timeout(cfg, -1));
-    INVALID(rpma_conn_cfg_get_timeout(NULL, &timeout_ms));
-    INVALID(rpma_conn_cfg_get_timeout(cfg, NULL));
     SIZE_FIELD(cfg, rpma_conn_cfg_get_cq_size, rpma_conn_cfg_set_cq_size, 10);
     SIZE_FIELD(cfg, rpma_conn_cfg_get_rcq_size, rpma_conn_cfg_set_rcq_size, 0);
     SIZE_FIELD(cfg, rpma_conn_cfg_get_sq_size, rpma_conn_cfg_set_sq_size, 10);
     SIZE_FIELD(cfg, rpma_conn_cfg_get_rq_size, rpma_conn_cfg_set_rq_size, 10);
-    OK(rpma_conn_cfg_get_compl_channel(cfg, &shared));
+    GETTER(rpma_conn_cfg_get_compl_channel, cfg, &shared);
     CHECK(!shared);
     OK(rpma_conn_cfg_set_compl_channel(cfg, true));
     OK(rpma_conn_cfg_get_compl_channel(cfg, &shared));
     CHECK(shared);
     INVALID(rpma_conn_cfg_set_compl_channel(NULL, true));
-    INVALID(rpma_conn_cfg_get_compl_channel(NULL, &shared));
-    INVALID(rpma_conn_cfg_get_compl_channel(cfg, NULL));
-    OK(rpma_conn_cfg_get_srq(cfg, &found));
+    GETTER(rpma_conn_cfg_get_srq, cfg, &found);
     CHECK(found == NULL);
-    INVALID(rpma_conn_cfg_set_srq(NULL, srq));
-    INVALID(rpma_conn_cfg_set_srq(cfg, NULL));
-    OK(rpma_conn_cfg_set_srq(cfg, srq));
+    GETTER(rpma_conn_cfg_set_srq, cfg, srq);
     OK(rpma_conn_cfg_get_srq(cfg, &found));
     CHECK(found == srq);
     /* A configuration only keeps the address. */
@@ -229,20 +221,14 @@ static void test_conn_cfg_and_srq(void) {
     OK(rpma_conn_cfg_get_srq(cfg, &found));
     CHECK(found == NUMBER(0xCD12));
     OK(rpma_conn_cfg_set_srq(cfg, srq));
-    INVALID(rpma_conn_cfg_get_srq(NULL, &found));
-    INVALID(rpma_conn_cfg_get_srq(cfg, NULL));
 
     /* A shared channel and a shared receive queue with a completion queue exclude each other. */
     struct rpma_conn_req *request = NULL;
     INVALID(rpma_conn_req_new(peer, ADDRESS, "7", cfg, &request));
     CHECK(request == NULL);
 
-    OK(rpma_conn_cfg_delete(&cfg));
-    OK(rpma_conn_cfg_delete(&cfg));
-    INVALID(rpma_conn_cfg_delete(NULL));
-    OK(rpma_srq_delete(&srq));
-    OK(rpma_srq_delete(&srq));
-    INVALID(rpma_srq_delete(NULL));
+    DELETE_TWICE(rpma_conn_cfg_delete, cfg);
+    DELETE_TWICE(rpma_srq_delete, srq);
     OK(rpma_srq_cfg_set_rcq_size(srq_cfg, 0));
     OK(rpma_srq_cfg_set_rq_size(srq_cfg, UINT32_MAX));
     RETURNS(RPMA_E_PROVIDER, rpma_srq_new(peer, srq_cfg, &srq));
@@ -256,10 +242,7 @@ static void test_conn_cfg_and_srq(void) {
     OK(rpma_srq_get_rcq(srq, &rcq));
     CHECK(rcq == NULL);
     OK(rpma_srq_delete(&srq));
-    OK(rpma_srq_cfg_delete(&srq_cfg));
-    OK(rpma_srq_cfg_delete(&srq_cfg));
-    CHECK(cfg == NULL && srq == NULL && srq_cfg == NULL);
-    INVALID(rpma_srq_cfg_delete(NULL));
+    DELETE_TWICE(rpma_srq_cfg_delete, srq_cfg);
     OK(rpma_peer_delete(&peer));
 }
 
@@ -284,26 +267,18 @@ static void test_regions(void) {
     CHECK(mr == NULL);
     OK(rpma_mr_reg(peer, memory, 8192, usage, &mr));
 
-    OK(rpma_mr_get_ptr(mr, &pointer));
+    GETTER(rpma_mr_get_ptr, mr, &pointer);
     CHECK(pointer == memory);
-    INVALID(rpma_mr_get_ptr(NULL, &pointer));
-    INVALID(rpma_mr_get_ptr(mr, NULL));
-    OK(rpma_mr_get_size(mr, &size));
+    GETTER(rpma_mr_get_size, mr, &size);
     CHECK(size == 8192);
-    INVALID(rpma_mr_get_size(NULL, &size));
-    INVALID(rpma_mr_get_size(mr, NULL));
-    OK(rpma_mr_get_descriptor_size(mr, &size));
+    GETTER(rpma_mr_get_descriptor_size, mr, &size);
     CHECK(size == 21);
-    INVALID(rpma_mr_get_descriptor_size(NULL, &size));
-    INVALID(rpma_mr_get_descriptor_size(mr, NULL));
     memset(descriptor, 0xee, sizeof(descriptor));
-    OK(rpma_mr_get_descriptor(mr, descriptor));
+    GETTER(rpma_mr_get_descriptor, mr, descriptor);
     CHECK(memcmp(descriptor, &memory, 8) == 0);
     CHECK(descriptor[8] == 0 && descriptor[9] == 0x20);
     CHECK(descriptor[20] == usage);
     CHECK(descriptor[21] == 0xee);
-    INVALID(rpma_mr_get_descriptor(NULL, descriptor));
-    INVALID(rpma_mr_get_descriptor(mr, NULL));
 
     INVALID(rpma_mr_remote_from_descriptor(NULL, 21, &remote));
     INVALID(rpma_mr_remote_from_descriptor(descriptor, 20, &remote));
@@ -313,18 +288,11 @@ static void test_regions(void) {
     CHECK(remote == NULL);
     descriptor[20] = usage;
     OK(rpma_mr_remote_from_descriptor(descriptor, 24, &remote));
-    OK(rpma_mr_remote_get_size(remote, &size));
+    GETTER(rpma_mr_remote_get_size, remote, &size);
     CHECK(size == 8192);
-    INVALID(rpma_mr_remote_get_size(NULL, &size));
-    INVALID(rpma_mr_remote_get_size(remote, NULL));
-    OK(rpma_mr_remote_get_flush_type(remote, &types));
+    GETTER(rpma_mr_remote_get_flush_type, remote, &types);
     CHECK(types == RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY);
-    INVALID(rpma_mr_remote_get_flush_type(NULL, &types));
-    INVALID(rpma_mr_remote_get_flush_type(remote, NULL));
-    OK(rpma_mr_remote_delete(&remote));
-    CHECK(remote == NULL);
-    OK(rpma_mr_remote_delete(&remote));
-    INVALID(rpma_mr_remote_delete(NULL));
+    DELETE_TWICE(rpma_mr_remote_delete, remote);
 
     OK(rpma_mr_advise(mr, 0, 8192, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_FLAG_FLUSH));
     OK(rpma_mr_advise(mr, 100, 100, IBV_ADVISE_MR_ADVICE_PREFETCH, 0));
@@ -340,10 +308,7 @@ static void test_regions(void) {
     OK(rpma_mr_advise(mr, 0, 8192, IBV_ADVISE_MR_ADVICE_PREFETCH, 0));
     INVALID(rpma_mr_advise(mr, 0, 8192, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0));
 
-    OK(rpma_mr_dereg(&mr));
-    CHECK(mr == NULL);
-    OK(rpma_mr_dereg(&mr));
-    INVALID(rpma_mr_dereg(NULL));
+    DELETE_TWICE(rpma_mr_dereg, mr);
     OK(rpma_peer_delete(&peer));
     free(memory);
 }

@@ -14,7 +14,7 @@ struct legacy_completion {
     unsigned flags;
     uint32_t imm;
 };
-enum { LEGACY_READ, LEGACY_WRITE, LEGACY_FLUSH, LEGACY_SEND, LEGACY_RECV, LEGACY_RECV_WITH_IMM };
+enum { LEGACY_WRITE = 1 };
 int rpma_cq_get_completion(struct rpma_cq *cq, struct legacy_completion *cmpl);
 int rpma_conn_completion_get(struct rpma_conn *conn, struct legacy_completion *cmpl);
 int rpma_conn_completion_wait(struct rpma_conn *conn);

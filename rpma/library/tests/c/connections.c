@@ -80,12 +80,7 @@ static void test_private_data_and_early_receives(void) {
     set_nonblocking(fd);
     RETURNS(RPMA_E_NO_EVENT, rpma_conn_next_event(client, &event));
 
-    /* A message that was sent just before the end arrives. */
-    OK(rpma_recv(client, mr, 0, 8, NUMBER(2)));
-    OK(rpma_send(server, mr, 32, 8, RPMA_F_COMPLETION_ON_ERROR, NULL));
-    OK(rpma_conn_disconnect(server));
     OK(rpma_conn_delete(&server));
-    expect_completion(cq, 2, IBV_WC_RECV, 8, qp_num);
     wait_readable(fd);
     OK(rpma_conn_next_event(client, &event));
     CHECK(event == RPMA_CONN_CLOSED);
@@ -100,7 +95,7 @@ static void test_private_data_and_early_receives(void) {
     free(memory);
 }
 
-static void test_rejected_and_refused_and_unanswered(void) {
+static void test_rejected_and_refused(void) {
     struct rpma_peer *peer = open_peer();
     struct rpma_conn_cfg *cfg = patient_cfg();
     struct rpma_conn_req *request = NULL, *of_peer = NULL;
@@ -138,13 +133,6 @@ static void test_rejected_and_refused_and_unanswered(void) {
     expect_event(client, RPMA_CONN_REJECTED);
     OK(rpma_conn_delete(&client));
 
-    /* The peer does not answer in time. */
-    OK(rpma_conn_cfg_set_timeout(cfg, 100));
-    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
-    OK(rpma_conn_req_connect(&request, NULL, &client));
-    expect_event(client, RPMA_CONN_UNREACHABLE);
-    OK(rpma_conn_delete(&client));
-
     /* A request that was not made. */
     OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
     OK(rpma_conn_req_delete(&request));
@@ -154,56 +142,22 @@ static void test_rejected_and_refused_and_unanswered(void) {
 }
 
 /* An access that the peer refuses fails, ends the connection, and flushes what was posted. */
-static void test_refused_access(int usage, size_t offset, unsigned char key_change, bool is_read) {
-    struct pair pair;
-    char *memory = allocate(8192);
-    unsigned char descriptor[21];
-    struct rpma_mr_local *near = NULL, *far = NULL;
-    struct rpma_mr_remote *remote = NULL;
-    connect_pair(&pair, NULL);
-    OK(rpma_mr_reg(pair.peer, memory, 4096, 0xff & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &near));
-    OK(rpma_mr_reg(pair.peer, memory + 4096, 4096, usage, &far));
-    OK(rpma_mr_get_descriptor(far, descriptor));
-    descriptor[16] = (unsigned char)(descriptor[16] + key_change);
-    OK(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &remote));
-    OK(rpma_recv(pair.client, near, 0, 8, NUMBER(1)));
-    if (is_read) {
-        OK(rpma_read(pair.client, near, 8, remote, offset, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(2)));
-    } else {
-        memset(memory, 0x55, 8);
-        OK(rpma_write(pair.client, remote, offset, near, 0, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(2)));
-    }
-    expect_failure(pair.client_cq, 2, IBV_WC_REM_ACCESS_ERR, pair.client_qp);
-    expect_failure(pair.client_cq, 1, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
-    for (size_t index = 4096; index < 8192; index++) {
-        CHECK(memory[index] == 0);
-    }
-    /* A post after the failure has the same end. */
-    OK(rpma_send(pair.client, near, 0, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(3)));
-    expect_failure(pair.client_cq, 3, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
-    close_pair(&pair);
-    OK(rpma_mr_remote_delete(&remote));
-    OK(rpma_mr_dereg(&near));
-    OK(rpma_mr_dereg(&far));
-    free(memory);
-}
-
-static void test_long_message(void) {
+static void test_refused_access(void) {
     struct pair pair;
     char *memory = allocate(4096);
     struct rpma_mr_local *mr = NULL;
-    struct legacy_completion completion;
     connect_pair(&pair, NULL);
-    OK(rpma_mr_reg(pair.peer, memory, 4096, RPMA_MR_USAGE_SEND | RPMA_MR_USAGE_RECV, &mr));
-    OK(rpma_recv(pair.server, mr, 0, 8, NUMBER(1)));
-    OK(rpma_send(pair.client, mr, 64, 100, RPMA_F_COMPLETION_ON_ERROR, NUMBER(2)));
-    OK(rpma_conn_completion_wait(pair.server));
-    OK(rpma_conn_completion_get(pair.server, &completion));
-    CHECK(completion.op_context == NUMBER(1) && completion.op_status == IBV_WC_LOC_LEN_ERR);
-    OK(rpma_conn_completion_wait(pair.client));
-    OK(rpma_conn_completion_get(pair.client, &completion));
-    CHECK(completion.op_context == NUMBER(2) && completion.op_status == IBV_WC_REM_INV_REQ_ERR);
+    OK(rpma_mr_reg(pair.peer, memory, 4096, 0xff & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
+    struct rpma_mr_remote *remote = as_remote(mr);
+    OK(rpma_recv(pair.client, mr, 0, 8, NUMBER(1)));
+    OK(rpma_write(pair.client, remote, 4090, mr, 0, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(2)));
+    expect_failure(pair.client_cq, 2, IBV_WC_REM_ACCESS_ERR, pair.client_qp);
+    expect_failure(pair.client_cq, 1, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
+    /* A post after the failure has the same end. */
+    OK(rpma_send(pair.client, mr, 0, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(3)));
+    expect_failure(pair.client_cq, 3, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
     close_pair(&pair);
+    OK(rpma_mr_remote_delete(&remote));
     OK(rpma_mr_dereg(&mr));
     free(memory);
 }
@@ -233,7 +187,8 @@ static void test_operations_without_a_connection(void) {
 
     OK(rpma_conn_req_new(pair.peer, ADDRESS, pair.port, NULL, &request));
     INVALID(rpma_conn_req_recv(request, send_only, 0, 8, NUMBER(1)));
-    for (int number = 1; number <= 10; number++) {
+    /* The first context is null, on which fio relies. */
+    for (int number = 0; number < 10; number++) {
         OK(rpma_conn_req_recv(request, mr, 0, 8, NUMBER(number)));
     }
     RETURNS(RPMA_E_PROVIDER, rpma_conn_req_recv(request, mr, 0, 8, NUMBER(11)));
@@ -376,13 +331,8 @@ int main(void) {
     test_listener_in_a_child();
     test_descriptor_beside_a_wait();
     test_private_data_and_early_receives();
-    test_rejected_and_refused_and_unanswered();
-    test_refused_access(RPMA_MR_USAGE_READ_SRC, 0, 0, false);
-    test_refused_access(RPMA_MR_USAGE_WRITE_DST, 0, 0, true);
-    test_refused_access(RPMA_MR_USAGE_WRITE_DST, 4090, 0, false);
-    test_refused_access(RPMA_MR_USAGE_READ_SRC, 4096, 0, true);
-    test_refused_access(RPMA_MR_USAGE_WRITE_DST, 0, 97, false);
-    test_long_message();
+    test_rejected_and_refused();
+    test_refused_access();
     test_operations_without_a_connection();
     test_too_few_descriptors();
     return 0;

@@ -153,22 +153,6 @@ static void test_failed_msync(const char *path) {
     close_peer(&peer);
 }
 
-/* A flush whose peer is killed before msync has returned does not succeed. */
-static void test_crash_during_msync(const char *path) {
-    struct peer_process peer = start_peer(path, stop_at_msync);
-    struct ibv_wc wc;
-    fill(&peer, 1);
-    OK(rpma_flush(peer.conn, peer.remote, 0, SIZE, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NUMBER(1)));
-    expect_msync(&peer, 0, SIZE);
-    kill_peer(&peer);
-    /* The write may not have been answered either. */
-    do {
-        wc = next_completion(peer.cq);
-        CHECK(wc.status == IBV_WC_RETRY_EXC_ERR || wc.status == IBV_WC_WR_FLUSH_ERR);
-    } while (wc.wr_id != 1);
-    close_killed_peer(&peer);
-}
-
 /* Memory that is no file cannot be made durable. */
 static void test_memory_without_a_file(void) {
     struct rpma_peer *peer = open_peer();
@@ -196,7 +180,6 @@ int main(int argc, char **argv) {
     test_persistent_flush(path, 2 * PAGE + 100, PAGE + 50);
     test_flush_for_visibility(path);
     test_failed_msync(path);
-    test_crash_during_msync(path);
     test_memory_without_a_file();
     return 0;
 }

@@ -34,28 +34,8 @@ static void test_unanswered(bool is_event) {
     OK(rpma_peer_delete(&peer));
 }
 
-/* The other events are the same in each version. */
-static void test_other_events(void) {
-    struct pair pair;
-    struct rpma_conn_cfg *cfg = patient_cfg();
-    struct rpma_conn_req *request = NULL;
-    struct rpma_conn *client = NULL;
-    char free_port[8];
-    connect_pair(&pair, cfg);
-    find_port(free_port);
-    OK(rpma_conn_req_new(pair.peer, ADDRESS, free_port, cfg, &request));
-    OK(rpma_conn_req_connect(&request, NULL, &client));
-    expect_event(client, RPMA_CONN_REJECTED);
-    INVALID(rpma_conn_next_event(client, NULL));
-    INVALID(rpma_conn_next_event(NULL, NULL));
-    OK(rpma_conn_delete(&client));
-    OK(rpma_conn_cfg_delete(&cfg));
-    close_pair(&pair);
-}
-
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     test_unanswered(strcmp(argv[1], "event") == 0);
-    test_other_events();
     return 0;
 }

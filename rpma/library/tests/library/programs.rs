@@ -50,18 +50,8 @@ fn connections_report_events_and_failures() {
 }
 
 #[test]
-fn killed_peer_ends_operations_once() {
-    run("crashes");
-}
-
-#[test]
 fn persistent_flush_awaits_msync_and_visibility_flush_makes_no_such_call() {
     run("durability");
-}
-
-#[test]
-fn engines_of_fio_write_flush_and_read() {
-    run("fio");
 }
 
 #[test]

@@ -222,69 +222,63 @@ pub(super) unsafe fn make_call(call: Call, ep: *mut FidEp, a: &CallArguments) ->
         len, desc, addr, tag, ignore, data, context, flags, remote, key, datatype, op, ..
     } = *a;
     unsafe {
+        let msg = || deref_vtable((*ep).msg);
+        let tagged_ops = || deref_vtable((*ep).tagged);
+        let rma_ops = || deref_vtable((*ep).rma);
+        let atomic_ops = || deref_vtable((*ep).atomic);
         match call {
-            Call::Recv => (deref_vtable((*ep).msg).recv)(ep, buf, len, desc, addr, context),
-            Call::Recvv => (deref_vtable((*ep).msg).recvv)(ep, iov, descs, n, addr, context),
-            Call::Recvmsg => (deref_vtable((*ep).msg).recvmsg)(ep, message, flags),
-            Call::Send => (deref_vtable((*ep).msg).send)(ep, buf, len, desc, addr, context),
-            Call::Sendv => (deref_vtable((*ep).msg).sendv)(ep, iov, descs, n, addr, context),
-            Call::Sendmsg => (deref_vtable((*ep).msg).sendmsg)(ep, message, flags),
-            Call::Inject => (deref_vtable((*ep).msg).inject)(ep, buf, len, addr),
-            Call::Senddata => (deref_vtable((*ep).msg).senddata)(ep, buf, len, desc, data, addr, context),
-            Call::Injectdata => (deref_vtable((*ep).msg).injectdata)(ep, buf, len, data, addr),
-            Call::Trecv => (deref_vtable((*ep).tagged).recv)(ep, buf, len, desc, addr, tag, ignore, context),
-            Call::Trecvv => (deref_vtable((*ep).tagged).recvv)(ep, iov, descs, n, addr, tag, ignore, context),
-            Call::Trecvmsg => (deref_vtable((*ep).tagged).recvmsg)(ep, tagged, flags),
-            Call::Tsend => (deref_vtable((*ep).tagged).send)(ep, buf, len, desc, addr, tag, context),
-            Call::Tsendv => (deref_vtable((*ep).tagged).sendv)(ep, iov, descs, n, addr, tag, context),
-            Call::Tsendmsg => (deref_vtable((*ep).tagged).sendmsg)(ep, tagged, flags),
-            Call::Tinject => (deref_vtable((*ep).tagged).inject)(ep, buf, len, addr, tag),
-            Call::Tsenddata => {
-                (deref_vtable((*ep).tagged).senddata)(ep, buf, len, desc, data, addr, tag, context)
+            Call::Recv => (msg().recv)(ep, buf, len, desc, addr, context),
+            Call::Recvv => (msg().recvv)(ep, iov, descs, n, addr, context),
+            Call::Recvmsg => (msg().recvmsg)(ep, message, flags),
+            Call::Send => (msg().send)(ep, buf, len, desc, addr, context),
+            Call::Sendv => (msg().sendv)(ep, iov, descs, n, addr, context),
+            Call::Sendmsg => (msg().sendmsg)(ep, message, flags),
+            Call::Inject => (msg().inject)(ep, buf, len, addr),
+            Call::Senddata => (msg().senddata)(ep, buf, len, desc, data, addr, context),
+            Call::Injectdata => (msg().injectdata)(ep, buf, len, data, addr),
+            Call::Trecv => (tagged_ops().recv)(ep, buf, len, desc, addr, tag, ignore, context),
+            Call::Trecvv => (tagged_ops().recvv)(ep, iov, descs, n, addr, tag, ignore, context),
+            Call::Trecvmsg => (tagged_ops().recvmsg)(ep, tagged, flags),
+            Call::Tsend => (tagged_ops().send)(ep, buf, len, desc, addr, tag, context),
+            Call::Tsendv => (tagged_ops().sendv)(ep, iov, descs, n, addr, tag, context),
+            Call::Tsendmsg => (tagged_ops().sendmsg)(ep, tagged, flags),
+            Call::Tinject => (tagged_ops().inject)(ep, buf, len, addr, tag),
+            Call::Tsenddata => (tagged_ops().senddata)(ep, buf, len, desc, data, addr, tag, context),
+            Call::Tinjectdata => (tagged_ops().injectdata)(ep, buf, len, data, addr, tag),
+            Call::Read => (rma_ops().read)(ep, buf, len, desc, addr, remote, key, context),
+            Call::Readv => (rma_ops().readv)(ep, iov, descs, n, addr, remote, key, context),
+            Call::Readmsg => (rma_ops().readmsg)(ep, access, flags),
+            Call::Write => (rma_ops().write)(ep, buf, len, desc, addr, remote, key, context),
+            Call::Writev => (rma_ops().writev)(ep, iov, descs, n, addr, remote, key, context),
+            Call::Writemsg => (rma_ops().writemsg)(ep, access, flags),
+            Call::InjectWrite => (rma_ops().inject)(ep, buf, len, addr, remote, key),
+            Call::Writedata => (rma_ops().writedata)(ep, buf, len, desc, data, addr, remote, key, context),
+            Call::InjectWritedata => (rma_ops().injectdata)(ep, buf, len, data, addr, remote, key),
+            Call::Atomic => {
+                (atomic_ops().write)(ep, buf, len, desc, addr, remote, key, datatype, op, context)
             }
-            Call::Tinjectdata => (deref_vtable((*ep).tagged).injectdata)(ep, buf, len, data, addr, tag),
-            Call::Read => (deref_vtable((*ep).rma).read)(ep, buf, len, desc, addr, remote, key, context),
-            Call::Readv => (deref_vtable((*ep).rma).readv)(ep, iov, descs, n, addr, remote, key, context),
-            Call::Readmsg => (deref_vtable((*ep).rma).readmsg)(ep, access, flags),
-            Call::Write => (deref_vtable((*ep).rma).write)(ep, buf, len, desc, addr, remote, key, context),
-            Call::Writev => (deref_vtable((*ep).rma).writev)(ep, iov, descs, n, addr, remote, key, context),
-            Call::Writemsg => (deref_vtable((*ep).rma).writemsg)(ep, access, flags),
-            Call::InjectWrite => (deref_vtable((*ep).rma).inject)(ep, buf, len, addr, remote, key),
-            Call::Writedata => {
-                (deref_vtable((*ep).rma).writedata)(ep, buf, len, desc, data, addr, remote, key, context)
+            Call::Atomicv => {
+                (atomic_ops().writev)(ep, operands, descs, n, addr, remote, key, datatype, op, context)
             }
-            Call::InjectWritedata => {
-                (deref_vtable((*ep).rma).injectdata)(ep, buf, len, data, addr, remote, key)
-            }
-            Call::Atomic => (deref_vtable((*ep).atomic).write)(
-                ep, buf, len, desc, addr, remote, key, datatype, op, context,
-            ),
-            Call::Atomicv => (deref_vtable((*ep).atomic).writev)(
-                ep, operands, descs, n, addr, remote, key, datatype, op, context,
-            ),
-            Call::Atomicmsg => (deref_vtable((*ep).atomic).writemsg)(ep, atomic, flags),
-            Call::InjectAtomic => {
-                (deref_vtable((*ep).atomic).inject)(ep, buf, len, addr, remote, key, datatype, op)
-            }
-            Call::FetchAtomic => (deref_vtable((*ep).atomic).readwrite)(
+            Call::Atomicmsg => (atomic_ops().writemsg)(ep, atomic, flags),
+            Call::InjectAtomic => (atomic_ops().inject)(ep, buf, len, addr, remote, key, datatype, op),
+            Call::FetchAtomic => (atomic_ops().readwrite)(
                 ep, buf, len, desc, result, desc, addr, remote, key, datatype, op, context,
             ),
-            Call::FetchAtomicv => (deref_vtable((*ep).atomic).readwritev)(
+            Call::FetchAtomicv => (atomic_ops().readwritev)(
                 ep, operands, descs, n, results, descs, n, addr, remote, key, datatype, op, context,
             ),
-            Call::FetchAtomicmsg => {
-                (deref_vtable((*ep).atomic).readwritemsg)(ep, atomic, results, descs, n, flags)
-            }
-            Call::CompareAtomic => (deref_vtable((*ep).atomic).compwrite)(
+            Call::FetchAtomicmsg => (atomic_ops().readwritemsg)(ep, atomic, results, descs, n, flags),
+            Call::CompareAtomic => (atomic_ops().compwrite)(
                 ep, buf, len, desc, compare, desc, result, desc, addr, remote, key, datatype, op, context,
             ),
-            Call::CompareAtomicv => (deref_vtable((*ep).atomic).compwritev)(
+            Call::CompareAtomicv => (atomic_ops().compwritev)(
                 ep, operands, descs, n, compares, descs, n, results, descs, n, addr, remote, key, datatype,
                 op, context,
             ),
-            Call::CompareAtomicmsg => (deref_vtable((*ep).atomic).compwritemsg)(
-                ep, atomic, compares, descs, n, results, descs, n, flags,
-            ),
+            Call::CompareAtomicmsg => {
+                (atomic_ops().compwritemsg)(ep, atomic, compares, descs, n, results, descs, n, flags)
+            }
         }
     }
 }

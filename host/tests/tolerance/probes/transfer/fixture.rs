@@ -5,8 +5,9 @@ use std::ptr;
 use libc::c_void;
 
 use super::call::Call;
-use crate::outcome::describe_result;
-use crate::setup::{Context, Pair, Region, leak_op_context as op_context, leak_zeroed_memory};
+use crate::setup::{
+    Context, Pair, Region, assert_success, call, leak_op_context as op_context, leak_zeroed_memory,
+};
 
 /// The byte that fills a probe's message or access, and the byte that fills the message after it.
 pub(super) const PROBE: u8 = 0x5a;
@@ -49,14 +50,12 @@ impl TransferFixture {
     pub(super) fn post_ordinary_receive(&mut self, buf: *mut u8) -> *mut c_void {
         let context = op_context();
         let (ep, none) = (self.pair.right.ep, ptr::null_mut());
-        let result = unsafe {
-            if self.is_tagged {
-                ((*(*ep).tagged).recv)(ep, buf.cast(), LEN_BYTES, none, u64::MAX, TAG, 0, context)
-            } else {
-                ((*(*ep).msg).recv)(ep, buf.cast(), LEN_BYTES, none, u64::MAX, context)
-            }
+        let result = if self.is_tagged {
+            call!(ep, tagged.recv, buf.cast(), LEN_BYTES, none, u64::MAX, TAG, 0, context)
+        } else {
+            call!(ep, msg.recv, buf.cast(), LEN_BYTES, none, u64::MAX, context)
         };
-        assert!(result == 0, "a receive: {}", describe_result(result as i64));
+        assert_success("a receive", result);
         context
     }
 
@@ -66,13 +65,12 @@ impl TransferFixture {
         let buf = leak_zeroed_memory(LEN_BYTES);
         unsafe { ptr::write_bytes(buf, fill, LEN_BYTES) };
         let (ep, addr, none) = (self.pair.left.ep, self.pair.to_right, ptr::null_mut());
-        let is_tagged = self.is_tagged;
-        let result = self.pair.retry_while_eagain(|| unsafe {
-            let buf = buf.cast::<c_void>();
+        let (is_tagged, buf) = (self.is_tagged, buf.cast_const().cast());
+        let result = self.pair.retry_while_eagain(|| {
             if is_tagged {
-                ((*(*ep).tagged).send)(ep, buf, LEN_BYTES, none, addr, TAG, context)
+                call!(ep, tagged.send, buf, LEN_BYTES, none, addr, TAG, context)
             } else {
-                ((*(*ep).msg).send)(ep, buf, LEN_BYTES, none, addr, context)
+                call!(ep, msg.send, buf, LEN_BYTES, none, addr, context)
             }
         });
         (result == 0).then_some(context)

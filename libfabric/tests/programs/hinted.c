@@ -1,0 +1,213 @@
+/* Programs that differ in how they ask for an interface. What they call then, others call, too: here they send a message
+ * each way, and read and write memory of each other, as far as their hints ask for that. */
+
+#include "driver.h"
+
+enum { LEN_BYTES = 1 << 17, TAG = 7, KEY_BYTES = 2 };
+#define ACCESS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
+
+static struct session session;
+static char out[LEN_BYTES], in[LEN_BYTES], memory[LEN_BYTES], expected[LEN_BYTES];
+static struct fid_mr *out_mr, *in_mr, *memory_mr;
+static struct fi_context2 contexts[2];
+
+/* GASNet-EX. */
+struct fi_info *gasnet_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_RMA | FI_MSG | FI_MULTI_RECV);
+
+    hints->mode = FI_CONTEXT;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    hints->domain_attr->mr_mode = FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_VIRT_ADDR | FI_MR_PROV_KEY;
+    return hints;
+}
+
+struct fi_info *lci_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_RMA | FI_MSG);
+
+    hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL | FI_MR_ENDPOINT;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+    hints->tx_attr->inject_size = 64;
+    return hints;
+}
+
+/* Lamellar's rofi. */
+struct fi_info *rofi_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_RMA | FI_ATOMIC | FI_MSG);
+
+    hints->mode = FI_CONTEXT;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+    hints->domain_attr->mr_mode = FI_MR_BASIC;
+    hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+    return hints;
+}
+
+/* Charm++, which asks for the first version, and for no mode of memory. */
+struct fi_info *charm_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_TAGGED | FI_RMA | FI_REMOTE_READ);
+
+    hints->mode = FI_CONTEXT;
+    hints->domain_attr->mode = ~0ULL;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    return hints;
+}
+
+/* The Rust crate libfabric-efa-rs. */
+struct fi_info *libfabric_efa_rs_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_MSG);
+
+    hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    return hints;
+}
+
+/* NCCL's plugin for libfabric. */
+struct fi_info *nccl_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_MSG | FI_RMA | FI_HMEM | FI_LOCAL_COMM | FI_REMOTE_COMM);
+
+    /* The protocol that writes is tried first. Without memory of accelerators it finds no provider. */
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_HMEM | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY |
+                                  FI_MR_ENDPOINT;
+    hints->domain_attr->mr_key_size = KEY_BYTES;
+    hints->domain_attr->threading = FI_THREAD_COMPLETION;
+    hints->domain_attr->cq_data_size = 4;
+    require_unmet(FI_VERSION(1, 18), hints);
+
+    /* So does that of messages, then it does without. */
+    hints->domain_attr->cq_data_size = 0;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TAGGED | FI_MSG | FI_HMEM | FI_RMA | FI_READ;
+    hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
+    require_unmet(FI_VERSION(1, 18), hints);
+    require_unmet(FI_VERSION(1, 6), hints);
+    hints->caps = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_TAGGED | FI_MSG;
+    hints->domain_attr->mr_mode &= ~FI_MR_HMEM;
+    return hints;
+}
+
+/* Open MPI's mtl. */
+struct fi_info *ompi_mtl_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_MSG | FI_TAGGED | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_DIRECTED_RECV);
+
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
+    hints->tx_attr->op_flags = hints->rx_attr->op_flags = FI_COMPLETION;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->cq_data_size = 4;
+    hints->domain_attr->av_type = FI_AV_MAP;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    return hints;
+}
+
+/* Open MPI's btl. */
+struct fi_info *ompi_btl_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_RMA | FI_ATOMIC);
+
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->domain_attr->mr_mode = FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ENDPOINT;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->tx_attr->iov_limit = hints->rx_attr->iov_limit = 1;
+    hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE | FI_COMPLETION;
+    hints->rx_attr->op_flags = FI_COMPLETION;
+    return hints;
+}
+
+static struct fid_mr *register_region(void *start, uint64_t access, uint64_t key)
+{
+    struct fid_mr *mr;
+
+    if (session.info->domain_attr->mr_mode & FI_MR_PROV_KEY)
+        key = 0;
+    MUST(fi_mr_reg(session.domain, start, LEN_BYTES, FI_SEND | FI_RECV | access, 0, key, 0, &mr, NULL));
+    bind_region(session.info, mr, session.endpoint);
+    return mr;
+}
+
+static void pass_message(int is_tagged)
+{
+    struct fid_ep *ep = session.endpoint;
+    fi_addr_t peer = session.peers[1 - rank];
+    void *out_desc = fi_mr_desc(out_mr), *in_desc = fi_mr_desc(in_mr);
+
+    if (is_tagged) {
+        MUST(fi_trecv(ep, in, LEN_BYTES, in_desc, FI_ADDR_UNSPEC, TAG, 0, &contexts[0]));
+        POST(make_progress(session.cq), fi_tsend(ep, out, LEN_BYTES, out_desc, peer, TAG, &contexts[1]));
+    } else {
+        MUST(fi_recv(ep, in, LEN_BYTES, in_desc, FI_ADDR_UNSPEC, &contexts[0]));
+        POST(make_progress(session.cq), fi_send(ep, out, LEN_BYTES, out_desc, peer, &contexts[1]));
+    }
+    await_completions(session.cq, 2);
+    require(!memcmp(in, expected, LEN_BYTES), "another message", 0);
+}
+
+static void read_and_write(uint64_t caps)
+{
+    struct segment all[RANKS_MAX], *there = &all[1 - rank];
+    fi_addr_t peer = session.peers[1 - rank];
+
+    exchange_segment(session.info, memory_mr, memory, all);
+    POST(make_progress(session.cq), fi_read(session.endpoint, in, LEN_BYTES, fi_mr_desc(in_mr), peer, there->base,
+                                            there->key, &contexts[0]));
+    await_completions(session.cq, 1);
+    require(!memcmp(in, expected, LEN_BYTES), "other bytes", 0);
+    barrier(session.cq);
+    /* Charm++ asks for remote reads alone. */
+    if (caps & FI_REMOTE_READ)
+        return;
+    POST(make_progress(session.cq), fi_write(session.endpoint, out, LEN_BYTES, fi_mr_desc(out_mr), peer, there->base,
+                                             there->key, &contexts[0]));
+    await_completions(session.cq, 1);
+    WAIT_UNTIL(!memcmp(memory, expected, LEN_BYTES), make_progress(session.cq));
+}
+
+void run_hinted(struct fi_info *hints)
+{
+    uint64_t caps = hints->caps;
+    struct fi_info *info = query(hints);
+
+    /* For an older tcp, NCCL's plugin asks more of its endpoints than of the provider. */
+    for (struct fi_info *each = info; program->offered_as && each; each = each->next)
+        each->caps |= FI_RMA;
+    open_domain_of(&session, info);
+    require(program->version >= FI_VERSION(1, 5) || info->domain_attr->mr_mode == FI_MR_BASIC ||
+                info->domain_attr->mr_mode == FI_MR_SCALABLE,
+            "a mode of memory of old", info->domain_attr->mr_mode);
+    session.cq = open_cq(session.domain, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, 0);
+    session.av = open_av(session.domain, info->domain_attr->av_type, 0);
+    MUST(fi_endpoint(session.domain, info, &session.endpoint, NULL));
+    MUST(fi_ep_bind(session.endpoint, &session.cq->fid, FI_TRANSMIT | FI_RECV));
+    MUST(fi_ep_bind(session.endpoint, &session.av->fid, 0));
+    MUST(fi_enable(session.endpoint));
+    insert_names(session.endpoint, session.av, session.peers);
+    out_mr = register_region(out, caps & FI_RMA ? ACCESS : 0, 1);
+    in_mr = register_region(in, caps & FI_RMA ? ACCESS : 0, 2);
+    memory_mr = register_region(memory, caps & FI_RMA ? ACCESS : 0, 3);
+    fill(out, LEN_BYTES, (unsigned)rank);
+    fill(memory, LEN_BYTES, (unsigned)rank);
+    fill(expected, LEN_BYTES, (unsigned)(1 - rank));
+
+    if (caps & FI_MSG)
+        pass_message(0);
+    if (caps & FI_TAGGED)
+        pass_message(1);
+    if (caps & FI_RMA)
+        read_and_write(caps);
+    barrier(session.cq);
+    CLOSE(out_mr);
+    CLOSE(in_mr);
+    CLOSE(memory_mr);
+    close_session(&session);
+}
