@@ -473,31 +473,6 @@ fn side_capabilities_of_the_other_side_are_ignored() {
 }
 
 #[test]
-fn one_sided_modifier_caps_imply_send_or_recv() {
-    for caps in [Caps::DIRECTED_RECV, Caps::SOURCE, Caps::SOURCE | Caps::SOURCE_ERR] {
-        let info = expect_offer(|h| h.caps = caps);
-        assert_eq!((info.tx.caps, info.rx.caps), (Caps::empty(), caps | Caps::RECV));
-        assert_eq!((info.ep.tx_ctx_cnt, info.ep.rx_ctx_cnt), (0, 1));
-    }
-    let info = expect_offer(|h| h.caps = Caps::FENCE);
-    assert_eq!((info.tx.caps, info.rx.caps), (Caps::FENCE | Caps::SEND, Caps::empty()));
-    let both = expect_offer(|h| h.caps = Caps::FENCE | Caps::DIRECTED_RECV);
-    assert_eq!(both.tx.caps, Caps::FENCE | Caps::SEND);
-    assert_eq!(both.rx.caps, Caps::DIRECTED_RECV | Caps::RECV);
-    let narrowed = expect_offer(|h| h.rx.caps = Caps::SOURCE);
-    assert_eq!(narrowed.rx.caps, Caps::SOURCE | Caps::RECV);
-}
-
-#[test]
-fn source_err_is_granted_only_on_request() {
-    assert!(!expect_offer(|_| {}).caps.contains(Caps::SOURCE_ERR));
-    assert!(!expect_offer(|h| h.caps = Caps::MSG | Caps::SOURCE).caps.contains(Caps::SOURCE_ERR));
-    let info = expect_offer(|h| h.caps = Caps::TAGGED | Caps::SOURCE | Caps::SOURCE_ERR);
-    assert!(info.rx.caps.contains(Caps::SOURCE | Caps::SOURCE_ERR));
-    assert!(!info.tx.caps.intersects(Caps::SOURCE | Caps::SOURCE_ERR));
-}
-
-#[test]
 fn trigger_cap_is_granted_to_both_sides_only_on_request() {
     assert!(!expect_offer(|_| {}).caps.contains(Caps::TRIGGER));
     assert!(!expect_offer(|h| h.caps = Caps::MSG).caps.contains(Caps::TRIGGER));
