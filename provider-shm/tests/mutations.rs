@@ -1,5 +1,5 @@
-//! Peers that write a wrong line into their ring, or end inside a frame. Their links end with an error, and no
-//! other link. `src/line/tests.rs` and `src/ring/tests.rs` test every byte of every line.
+//! Peers that write a wrong line into their ring, or end inside a frame. Their links end with an error, and
+//! no other link. `src/line/tests.rs` and `src/ring/tests.rs` test every byte of every line.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;

@@ -1,5 +1,5 @@
-//! Tests what `getinfo` offers and grants, for every domain and endpoint type: every capability, default flag,
-//! order, mode, choice and number.
+//! Tests what `getinfo` offers and grants, for every domain and endpoint type: every capability, default
+//! flag, order, mode, choice and number.
 //!
 //! Tables name the topic of `suite/src/semantics/` that tests each of them. A bit that `getinfo` offers or
 //! grants fails the test if it is in no table. A new field of an info, or a new choice, stops the compilation
