@@ -110,6 +110,9 @@ fn observe(
     }
 }
 
+/// The valid lines, what follows them, whether the peer then ends, and how many frames the lines hold.
+type Case = (&'static str, Vec<LineSpec>, Vec<u8>, bool, usize);
+
 #[test]
 fn wrong_line_or_cut_frame_ends_its_own_link_only() {
     let provider = ShmProvider::new();
@@ -118,8 +121,7 @@ fn wrong_line_or_cut_frame_ends_its_own_link_only() {
     drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 1);
     let mut unpublished = ACK.encode_at(1);
     unpublished[..8].fill(0);
-    // The valid lines, what follows them, whether the peer then ends, and how many frames the lines hold.
-    let mut cases: Vec<(&str, Vec<LineSpec>, Vec<u8>, bool, usize)> = vec![
+    let mut cases: Vec<Case> = vec![
         ("no more lines", vec![ACK, ACK], vec![], true, 2),
         ("a frame in two pieces", vec![ACK, BEGUN, PIECE, ACK], vec![], true, 3),
         ("a first piece", vec![ACK, BEGUN], vec![], true, 1),
