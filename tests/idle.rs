@@ -6,20 +6,14 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{MrAccess, OpFlags};
 use homespun::wait::WaitError;
 use homespun::{
-    ConnectionEnd, ConnectionEvent, CounterAttr, CounterEvents, Errno, FabricAddress, MrAttr, ReadError,
-    WaitObject,
+    ConnectionEnd, ConnectionEvent, CounterAttr, CounterEvents, FabricAddress, MrAttr, ReadError, WaitObject,
 };
-use homespun_engine::limits::REQUESTER_WAIT_MAX_MS;
-use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Provider, Space, Transport as _};
-use homespun_engine::wire::Header;
-use homespun_shm::ShmProvider;
-use homespun_tcp::TcpProvider;
 
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
@@ -455,24 +449,6 @@ fn listener_without_descriptors_retries_rarely() {
 }
 
 #[test]
-fn message_after_timed_out_sleeps_wakes_the_reader() {
-    let _alone = lock_for_exclusive_run();
-    for transport in TRANSPORTS {
-        let net = Net::new(&transport, Turns::Alternate);
-        let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
-        exchange_while_blocking(&alice, &bob);
-        for at_most in [Duration::from_millis(20), Duration::from_millis(200)] {
-            assert!(
-                !sleeping::sleep_on_wait_object(bob.local_cq(), at_most) || bob.poll_completion().is_none()
-            );
-        }
-        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-        alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
-        assert_eq!(sleep_until_operation_ends(bob.local_cq()).unwrap().0.context, 1);
-    }
-}
-
-#[test]
 fn event_waiter_uses_no_processor_time() {
     check_idle_event_waiters(&TRANSPORTS, Turns::Alternate);
 }
@@ -480,76 +456,6 @@ fn event_waiter_uses_no_processor_time() {
 #[test]
 fn event_waiter_uses_no_processor_time_under_automatic_progress() {
     check_idle_event_waiters(&TRANSPORTS, Turns::Automatic);
-}
-
-/// The frame handler of an endpoint without a protocol. The field tells whether the link to the requester is
-/// up.
-#[derive(Default)]
-struct SilentHandler(bool);
-
-impl FrameHandler for SilentHandler {
-    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
-    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
-    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
-        Space::new()
-    }
-    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
-    fn link_event(&mut self, _: LinkId, event: LinkEvent) {
-        self.0 |= matches!(event, LinkEvent::Up { .. });
-    }
-    fn link_writable(&mut self, _: LinkId) {}
-}
-
-/// A passive endpoint closes. Another endpoint keeps a silent link to the requester, and might still accept.
-/// So the requester wakes only at its timeout.
-fn check_requester_sleeps_until_its_timeout(
-    transport: &TransportKind,
-    provider: &impl Provider,
-    turns: Turns,
-) {
-    let _alone = lock_for_exclusive_run();
-    for wait in BLOCKING_WAIT_OBJECTS {
-        let net = Net::new(transport, turns);
-        let bind = net.info().src_addr.expect("a source was asked for");
-        let client = Side::open_with_wait_objects(&net, wait, wait);
-        let connecting = client.open_endpoint(CLIENT);
-        let mut asked = (provider.open(bind, 1).expect("a transport"), SilentHandler::default());
-        let mut stranger = (provider.open(bind, 2).expect("a transport"), SilentHandler::default());
-        connecting.connect(asked.0.address(), b"").unwrap();
-        stranger.0.connect(connecting.name().unwrap());
-        let deadline = Deadline::new();
-        while !(asked.1.0 && stranger.1.0) {
-            for (transport, silent) in [&mut asked, &mut stranger] {
-                transport.receive(16, silent);
-                transport.flush();
-            }
-            client.progress();
-            deadline.yield_or_panic("links to the requester");
-        }
-        // Make passes until the first bytes of the other endpoint have arrived. Then the requester polls
-        // only at intervals.
-        (0..100).for_each(|_| client.progress());
-        drop(asked);
-        let begin = Instant::now();
-        let before = posix::processor_time(libc::RUSAGE_SELF);
-        let error = sleep_until_event(&client).expect_err("no endpoint accepts");
-        let used = posix::processor_time(libc::RUSAGE_SELF) - before;
-        assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&error.errno), "{error:?}");
-        assert!(
-            begin.elapsed() > Duration::from_millis(REQUESTER_WAIT_MAX_MS / 2),
-            "the stranger may have answered"
-        );
-        assert!(used < USED_MAX, "{transport:?} {wait:?}: {used:?} of processor time");
-    }
-}
-
-#[test]
-fn requester_with_a_silent_peer_sleeps_until_its_timeout() {
-    for turns in [Turns::Alternate, Turns::Automatic] {
-        check_requester_sleeps_until_its_timeout(&TransportKind::Tcp4, &TcpProvider::new(), turns);
-        check_requester_sleeps_until_its_timeout(&TransportKind::Shm4, &ShmProvider::new(), turns);
-    }
 }
 
 /// Blocks listeners, requesters and connected endpoints on their event queues.

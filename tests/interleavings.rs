@@ -211,28 +211,18 @@ fn check_every_sleeper_wakes(
     net.start_driving(&bob);
 }
 
-fn check_every_sleeper_wakes_over(transport: &TransportKind) {
+const TRANSPORTS: [TransportKind; 3] = [TransportKind::Tcp4, TransportKind::MIXED4, TransportKind::Shm4];
+
+#[test]
+fn messages_wake_every_sleeper() {
     let seed = fastrand::u64(..);
-    for wait in sleeping::BLOCKING_WAIT_OBJECTS {
-        for (sleepers, disturbs) in [(1, false), (1, true), (3, false), (3, true)] {
-            check_every_sleeper_wakes(transport, wait, sleepers, disturbs, seed);
+    for transport in TRANSPORTS {
+        for wait in sleeping::BLOCKING_WAIT_OBJECTS {
+            for (sleepers, disturbs) in [(1, false), (1, true), (3, false), (3, true)] {
+                check_every_sleeper_wakes(&transport, wait, sleepers, disturbs, seed);
+            }
         }
     }
-}
-
-#[test]
-fn messages_over_tcp_wake_every_sleeper() {
-    check_every_sleeper_wakes_over(&TransportKind::Tcp4);
-}
-
-#[test]
-fn messages_over_near_and_far_peers_wake_every_sleeper() {
-    check_every_sleeper_wakes_over(&TransportKind::MIXED4);
-}
-
-#[test]
-fn messages_over_shared_memory_wake_every_sleeper() {
-    check_every_sleeper_wakes_over(&TransportKind::Shm4);
 }
 
 /// In each round, posts a receive and a send that report no success. Then sleeps on the counters until all
@@ -333,16 +323,6 @@ fn check_counter_sleepers_wake_over(transport: &TransportKind) {
 }
 
 #[test]
-fn counter_events_over_tcp_wake_every_sleeper() {
-    check_counter_sleepers_wake_over(&TransportKind::Tcp4);
-}
-
-#[test]
-fn counter_events_over_near_and_far_peers_wake_every_sleeper() {
-    check_counter_sleepers_wake_over(&TransportKind::MIXED4);
-}
-
-#[test]
-fn counter_events_over_shared_memory_wake_every_sleeper() {
-    check_counter_sleepers_wake_over(&TransportKind::Shm4);
+fn counter_events_wake_every_sleeper() {
+    TRANSPORTS.iter().for_each(check_counter_sleepers_wake_over);
 }

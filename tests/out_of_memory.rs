@@ -119,11 +119,6 @@ fn lack_of_memory_ends_the_link_of_the_message(domain: &str) {
 }
 
 #[test]
-fn unexpected_message_without_memory_ends_its_tcp_link_only() {
-    lack_of_memory_ends_the_link_of_the_message("tcp");
-}
-
-#[test]
-fn unexpected_message_without_memory_ends_its_shm_link_only() {
-    lack_of_memory_ends_the_link_of_the_message("shm");
+fn unexpected_message_without_memory_ends_its_link_only() {
+    ["tcp", "shm"].into_iter().for_each(lack_of_memory_ends_the_link_of_the_message);
 }

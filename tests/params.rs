@@ -67,21 +67,13 @@ fn check_endpoints_take_all_ports_of_the_range(test: u16, domain: &str, node: &s
 }
 
 #[test]
-fn tcp_endpoints_take_ports_from_the_range() {
-    check_endpoints_take_all_ports_of_the_range(0, "tcp", "127.83.14.7");
-    check_endpoints_take_all_ports_of_the_range(0, "tcp", "::1");
-}
-
-#[test]
-fn shm_endpoints_take_ports_from_the_range() {
-    check_endpoints_take_all_ports_of_the_range(1, "shm", "127.83.14.8");
-    check_endpoints_take_all_ports_of_the_range(1, "shm", "::1");
-}
-
-#[test]
-fn auto_endpoints_take_ports_from_the_range() {
-    check_endpoints_take_all_ports_of_the_range(3, "auto", "127.83.14.9");
-    check_endpoints_take_all_ports_of_the_range(3, "auto", "::1");
+fn endpoints_take_ports_from_the_range() {
+    for (test, domain, node) in
+        [(0, "tcp", "127.83.14.7"), (1, "shm", "127.83.14.8"), (3, "auto", "127.83.14.9")]
+    {
+        check_endpoints_take_all_ports_of_the_range(test, domain, node);
+        check_endpoints_take_all_ports_of_the_range(test, domain, "::1");
+    }
 }
 
 #[test]

@@ -30,9 +30,6 @@ const TRANSPORTS: [TransportKind; 6] = [
     TransportKind::MIXED4,
 ];
 
-/// Lengths of messages that use every protocol.
-const LENS_BYTES: [usize; 7] = [0, 8, 5000, 100_000, 300_000, (5 << 20) + 1, 1];
-
 /// A command to the other process. The process answers each command with an [`Outcome`].
 #[derive(Debug, Serialize, Deserialize)]
 enum Command {
@@ -44,13 +41,8 @@ enum Command {
     NextEvent,
     /// Accepts the request that the process read last.
     Accept(Vec<u8>),
-    Reject(Vec<u8>),
     /// Sends a message of this identity and length, and waits until it is delivered.
     Send(u64, usize),
-    Receive(usize),
-    Shutdown,
-    Close,
-    StopListening,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,7 +57,6 @@ enum Outcome {
     Lost,
     /// The error number, and the data of the rejection.
     Failed(i32, Vec<u8>),
-    Message(Vec<u8>),
 }
 
 /// The state of the other process: its end of a connection.
@@ -111,10 +102,6 @@ impl RemoteSide {
                 endpoint.accept(&data).expect("an undecided request");
                 self.endpoint = Some(endpoint);
             }
-            Command::Reject(data) => {
-                let request = self.request.take().expect("a request was read");
-                request.reject(&data).expect("an undecided request");
-            }
             Command::Send(identity, len_bytes) => {
                 let deadline = Deadline::new();
                 while try_send(self.endpoint(), identity, len_bytes) == Err(Misuse::NotConnected.into()) {
@@ -123,15 +110,6 @@ impl RemoteSide {
                 }
                 next_completion_of_first_side(&[self.side()]);
             }
-            Command::Receive(len_bytes) => {
-                self.endpoint().recv(marked_buffer(len_bytes), NOWHERE, 0).expect("room for a receive");
-                return Outcome::Message(received_bytes(
-                    &next_completion_of_first_side(&[self.side()]).buffer,
-                ));
-            }
-            Command::Shutdown => self.endpoint().shutdown().expect("it is connected"),
-            Command::Close => self.endpoint = None,
-            Command::StopListening => self.listener = None,
         }
         Outcome::Done
     }
@@ -156,10 +134,6 @@ fn outcome_of_event(event: EventResult) -> Outcome {
         Err(error) => Outcome::Failed(error.errno.raw(), error.err_data),
         Ok(ConnectionEvent::Request(_)) => panic!("a request without a listener"),
     }
-}
-
-fn post_send(endpoint: &Endpoint, identity: u64, len_bytes: usize) {
-    try_send(endpoint, identity, len_bytes).expect("room for a send");
 }
 
 fn try_send(endpoint: &Endpoint, identity: u64, len_bytes: usize) -> Result<(), Error> {
@@ -254,72 +228,6 @@ fn open_sides() -> impl Iterator<Item = (Net, Side, SideProcess)> {
         let side = Side::new(&net);
         (net, side, SideProcess::spawn_over(transport))
     })
-}
-
-#[test]
-fn messages_travel_both_ways_and_arrive_before_shutdown() {
-    for (_net, side, mut other) in open_sides() {
-        let endpoint = other.connect(&side);
-        for (identity, len_bytes) in (0..).zip(LENS_BYTES) {
-            other.send_command(&Command::Receive(len_bytes));
-            post_send(&endpoint, identity, len_bytes);
-            next_completion_of_first_side(&[&side]);
-            assert!(other.wait_for_outcome(&side) == Outcome::Message(payload(identity, len_bytes).into()));
-            other.send_command(&Command::Send(identity, len_bytes));
-            endpoint.recv(marked_buffer(len_bytes), NOWHERE, 1).unwrap();
-            assert!(
-                received_bytes(&next_completion_of_first_side(&[&side]).buffer)
-                    == payload(identity, len_bytes)
-            );
-            assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
-        }
-        other.send_command(&Command::Send(7, 1000));
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
-        other.execute(&Command::Shutdown);
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Closed);
-        endpoint.recv(marked_buffer(1000), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 1000));
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Closed);
-    }
-}
-
-#[test]
-fn rejected_and_late_requests_fail_with_econnrefused() {
-    for (_net, side, mut other) in open_sides() {
-        let name = other.listen();
-        for data in [vec![], vec![7; 256]] {
-            let endpoint = side.open_endpoint(CLIENT);
-            endpoint.connect(name.into(), &data).unwrap();
-            other.send_command(&Command::NextEvent);
-            assert_eq!(other.wait_for_outcome(&side), Outcome::Request(data.clone()));
-            other.execute(&Command::Reject(data.clone()));
-            assert_eq!(
-                outcome_of_event(next_event_of_first_side(&[&side])),
-                Outcome::Failed(Errno::ECONNREFUSED.raw(), data)
-            );
-        }
-        let waiting = side.open_endpoint(CLIENT);
-        waiting.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        // When the process reads the second request, it drops the first one, and so rejects it.
-        let second = side.open_endpoint(SERVER);
-        second.connect(name.into(), b"second").unwrap();
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(b"second".into()));
-        assert_eq!(
-            outcome_of_event(next_event_of_first_side(&[&side])),
-            Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![])
-        );
-        other.execute(&Command::StopListening);
-        let late = side.open_endpoint(LISTENER);
-        late.connect(name.into(), b"").unwrap();
-        assert_eq!(
-            outcome_of_event(next_event_of_first_side(&[&side])),
-            Outcome::Failed(Errno::ECONNREFUSED.raw(), vec![])
-        );
-    }
 }
 
 #[test]

@@ -74,28 +74,19 @@ fn open_receiver_and_two_senders(net: &Net) -> [Party; 3] {
 }
 
 #[test]
-fn messages_of_a_process_that_ended_before_accept_arrive() {
-    for transport in &TRANSPORTS {
+fn messages_of_a_process_that_ended_or_was_killed_before_accept_arrive() {
+    for (transport, is_killed) in TRANSPORTS.iter().flat_map(|of| [(of, false), (of, true)]) {
         let net = Net::new(transport, Turns::Processes);
         let [receiver, leaver, stayer] = open_receiver_and_two_senders(&net);
         send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
-        // Dropping the last handle closes the endpoint and ends the process.
-        drop(leaver);
-        receive_exactly(&receiver, &EAGER_LENS_BYTES);
-        net.start_driving(&receiver);
-        receiver.exchange_long_messages(&stayer);
-    }
-}
-
-#[test]
-fn messages_of_a_process_killed_before_accept_arrive() {
-    for transport in &TRANSPORTS {
-        let net = Net::new(transport, Turns::Processes);
-        let [receiver, leaver, stayer] = open_receiver_and_two_senders(&net);
-        send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
-        // The messages no longer need the sender's memory.
-        leaver.next_completions_of_sends_and_others(EAGER_LENS_BYTES.len());
-        leaver.kill();
+        if is_killed {
+            // The messages no longer need the sender's memory.
+            leaver.next_completions_of_sends_and_others(EAGER_LENS_BYTES.len());
+            leaver.kill();
+        } else {
+            // Dropping the last handle closes the endpoint and ends the process.
+            drop(leaver);
+        }
         receive_exactly(&receiver, &EAGER_LENS_BYTES);
         net.start_driving(&receiver);
         receiver.exchange_long_messages(&stayer);

@@ -6,29 +6,17 @@
 //! reports an error entry with the sender's address. `PROPTEST_CASES` sets the number of programs for each
 //! test.
 
-#[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
-#[path = "../examples/backend/provider.rs"]
-mod backend;
-
 use std::collections::{BTreeMap, VecDeque};
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::{Caps, CompletionFlags};
-use homespun::{Address, Errno, Fabric, FabricAddress, Tag};
+use homespun::{Address, Errno, FabricAddress, Tag};
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Backend, Net, Party, Setup, TransportKind, Turns};
-
-use crate::backend::ChannelProvider;
-
-/// The example of a backend.
-const EXAMPLE: TransportKind = TransportKind::Backend(Backend {
-    domain: "channel",
-    install: |fabric: Fabric| fabric.with_provider(ChannelProvider::new()),
-});
+use homespun_suite::{Net, Party, Setup, TransportKind, Turns};
 
 /// The number of endpoints that send to the receiver.
 const SENDERS: usize = 3;
@@ -257,34 +245,10 @@ proptest! {
     }
 
     #[test]
-    fn sources_over_tcp_ipv6_match_the_model(
-        reports_unknown in any::<bool>(),
-        steps in prop::collection::vec(any_step(), 1..40),
-    ) {
-        run_steps(&TransportKind::Tcp6, reports_unknown, &steps);
-    }
-
-    #[test]
     fn sources_over_shared_memory_match_the_model(
         reports_unknown in any::<bool>(),
         steps in prop::collection::vec(any_step(), 1..40),
     ) {
         run_steps(&TransportKind::Shm4, reports_unknown, &steps);
-    }
-
-    #[test]
-    fn sources_over_near_and_far_peers_match_the_model(
-        reports_unknown in any::<bool>(),
-        steps in prop::collection::vec(any_step(), 1..40),
-    ) {
-        run_steps(&TransportKind::MIXED4, reports_unknown, &steps);
-    }
-
-    #[test]
-    fn sources_over_the_example_backend_match_the_model(
-        reports_unknown in any::<bool>(),
-        steps in prop::collection::vec(any_step(), 1..40),
-    ) {
-        run_steps(&EXAMPLE, reports_unknown, &steps);
     }
 }

@@ -58,7 +58,10 @@ impl<P: Provider + 'static> Contract<P> {
         tests.extend(promises::<P>().into_iter().map(|Promise { name: promise, of, check }| {
             Trial::ignorable_test(format!("{name}::{promise}"), move || match of - features {
                 lacked if lacked.is_empty() => run(&check),
-                lacked => Ok(Completion::ignored_with(format!("the backend lacks {lacked:?}"))),
+                lacked => {
+                    let names: Vec<&str> = lacked.iter_names().map(|(name, _)| name).collect();
+                    Ok(Completion::ignored_with(format!("the backend lacks {}", names.join(" and "))))
+                }
             })
         }));
         tests

@@ -35,7 +35,7 @@
 //!
 //! ```text
 //! test loopback::frames_arrive_whole_and_in_order ... ok
-//! test loopback::frame_wakes_the_receiver ... ignored, the backend lacks WAKES
+//! test loopback::frame_wakes_the_receiver ... ignored (the backend lacks WAKES)
 //! test loopback::declared_features_match_the_backend ... ok
 //! ```
 //!

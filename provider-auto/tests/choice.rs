@@ -1,6 +1,5 @@
 //! Which transport carries a link.
 
-use std::array;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -17,7 +16,7 @@ use homespun_shm::ShmProvider;
 use homespun_tcp::TcpProvider;
 use rustix::fd::OwnedFd;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
 type Endpoint = TestEndpoint<AutoTransport>;
@@ -259,7 +258,7 @@ fn choice_is_made_anew_for_a_successor() {
 
 /// A socket that listens at the name of an `auto` endpoint and never answers.
 struct SilentListener {
-    listener: OwnedFd,
+    _listener: OwnedFd,
     name: SocketAddrUnix,
 }
 
@@ -271,16 +270,12 @@ fn open_seqpacket_socket() -> OwnedFd {
 impl SilentListener {
     /// The kernel lets `backlog` connections and one more wait.
     fn bind(address: Address, backlog: i32) -> SilentListener {
-        SilentListener::bind_with_version(VERSION, address, backlog)
-    }
-
-    fn bind_with_version(version: u16, address: Address, backlog: i32) -> SilentListener {
-        let name = format!("homespun/auto/{version}//{address}");
+        let name = format!("homespun/auto/{VERSION}//{address}");
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("short enough");
         let listener = open_seqpacket_socket();
         bind(&listener, &name).expect("the name is free");
         listen(&listener, backlog).expect("the socket is bound");
-        SilentListener { listener, name }
+        SilentListener { _listener: listener, name }
     }
 
     /// Connects, and so takes a place in the backlog.
@@ -289,24 +284,6 @@ impl SilentListener {
         connect(&socket, &self.name).expect("room in the backlog");
         socket
     }
-
-    fn accept(&self) -> OwnedFd {
-        accept_with(&self.listener, SocketFlags::CLOEXEC).expect("a connection waits")
-    }
-}
-
-#[test]
-fn link_to_a_near_peer_of_another_version_fails() {
-    let address = unused_address();
-    let theirs = VERSION + 1;
-    let _other = SilentListener::bind_with_version(theirs, address, 8);
-    let mut a = TestEndpoint::open_at(&auto(), unused_ip(), 11);
-    let link = a.connect(address);
-    a.post(link, pseudo_random_payload(100, 1));
-    a.transmit();
-    assert_eq!(a.queued_frame_count(link), 1, "a frame that was taken is lost");
-    drive_until(array::from_mut(&mut a), "the end", |[a]| a.recorder.down_error(link).is_some());
-    assert_eq!(a.recorder.down_error(link), Some(&LinkError::OtherVersion { theirs }));
 }
 
 /// Opens an `auto` endpoint whose links wait: the backlog at the name of this address is full.
@@ -389,48 +366,4 @@ fn waiting_link_without_any_endpoint_ends() {
         deadline.yield_or_panic("the end of the link");
     }
     assert_eq!(a.recorder.down_error(link).map(LinkError::errno), Some(Errno::ECONNREFUSED));
-}
-
-#[test]
-fn waiting_link_shares_memory_once_there_is_room() {
-    let address = unused_address();
-    let (mut a, [link], listener) = open_with_waiting_links(address);
-    drop(listener.accept());
-    let deadline = Deadline::new();
-    while !a.has_sent_all() {
-        a.receive(BUDGET_FRAMES);
-        a.transmit();
-        deadline.yield_or_panic("room for the frame");
-    }
-    assert!(is_near(&a, link));
-}
-
-#[test]
-fn near_and_far_peers_do_not_starve_each_other() {
-    const FRAMES: usize = 3000;
-    let [hub, near] = [11, 22].map(|instance| TestEndpoint::open_at(&auto(), unused_ip(), instance));
-    let far = TestEndpoint::open_at(&auto().with_neighbourhood("far"), unused_ip(), 33);
-    let mut endpoints = [hub, near, far];
-    let to_hub = endpoints[0].address();
-    let links = [1, 2].map(|place| endpoints[place].connect(to_hub));
-    for (place, link) in [1, 2].into_iter().zip(links) {
-        for number in 0..FRAMES {
-            endpoints[place].post(link, pseudo_random_payload(number % 600, number as u64));
-        }
-    }
-    let of = |hub: &Endpoint, instance| {
-        let up = hub.recorder.up_events().into_iter().find(|(.., up)| *up == instance);
-        up.map_or(0, |(link, ..)| hub.recorder.frame_count(link))
-    };
-    // While one peer still floods the hub, the other's frames arrive, too.
-    drive_until(&mut endpoints, "frames of both", |[hub, ..]| of(hub, 22) > 0 && of(hub, 33) > 0);
-    let first = [22, 33].map(|instance| of(&endpoints[0], instance));
-    assert!(first.iter().all(|count| *count < FRAMES), "one peer waited for the other's last: {first:?}");
-    drive_until(&mut endpoints, "all frames", |[hub, ..]| of(hub, 22) == FRAMES && of(hub, 33) == FRAMES);
-    let hub = &endpoints[0];
-    for (link, ..) in hub.recorder.up_events() {
-        let expected: Vec<_> =
-            (0..FRAMES).map(|number| pseudo_random_payload(number % 600, number as u64)).collect();
-        assert!(hub.recorder.payloads_of(link) == expected, "out of order");
-    }
 }

@@ -302,19 +302,6 @@ fn peers_get_in_beside_strangers_that_have_taken_all_descriptors() {
     }
 }
 
-fn limit_of_accepted_links_bounds_descriptors() {
-    const MAX_LINKS: usize = 20;
-    let mut server = Side::open(&TcpProvider::new().with_accepted_max_links(MAX_LINKS));
-    let address = server.transport.address().socket_addr();
-    let mut strangers = HOSTS.map(|host| Visitor::spawn_on(host, "speaking", address));
-    strangers.iter_mut().for_each(Visitor::wait_until_connected);
-    server.drive_until("the others to be refused", |server| {
-        let live_count = server.events.up.len() - server.events.down.len();
-        assert!(live_count <= MAX_LINKS, "{live_count}");
-        strangers.iter_mut().map(Visitor::count_ended).sum::<usize>() == 2 * STRANGERS - MAX_LINKS
-    });
-}
-
 #[test]
 fn strangers_neither_keep_peers_out_nor_take_the_last_descriptors() {
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -323,5 +310,4 @@ fn strangers_neither_keep_peers_out_nor_take_the_last_descriptors() {
     strangers_of_one_host_that_say_hello_leave_room_for_peers();
     strangers_that_say_hello_leave_the_reserve();
     peers_get_in_beside_strangers_that_have_taken_all_descriptors();
-    limit_of_accepted_links_bounds_descriptors();
 }

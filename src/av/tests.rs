@@ -25,17 +25,6 @@ fn insert_ports(av: &AddressVector, ports: &[u16]) -> Vec<u64> {
 }
 
 #[test]
-fn indices_are_consecutive_and_reused_from_the_lowest() {
-    let av = open_vector();
-    assert_eq!(insert_ports(&av, &[10, 11, 12]), [0, 1, 2]);
-    assert_eq!(insert_ports(&av, &[13]), [3]);
-    av.remove(&[FabricAddress(2), FabricAddress(0)]);
-    assert_eq!(insert_ports(&av, &[14, 15, 16]), [0, 2, 4]);
-    assert_eq!(av.lookup(FabricAddress(2)), Ok(make_peer_address(15)));
-    assert_eq!(av.len(), 5);
-}
-
-#[test]
 fn refused_address_leaves_its_index_unused() {
     let av = open_vector();
     let mixed = [
@@ -57,20 +46,6 @@ fn refused_address_leaves_its_index_unused() {
     let all_bad = open_vector();
     assert!(all_bad.insert(&[make_peer_address(0)]).iter().all(Result::is_err));
     assert_eq!(insert_ports(&all_bad, &[10]), [0]);
-}
-
-#[test]
-fn peer_inserted_twice_is_known_by_its_lowest_index() {
-    let av = open_vector();
-    assert_eq!(insert_ports(&av, &[10, 11, 10, 10]), [0, 1, 2, 3]);
-    assert_eq!(av.reverse_lookup(&make_peer_address(10)), Some(FabricAddress(0)));
-    av.remove(&[FabricAddress(0)]);
-    assert_eq!(av.reverse_lookup(&make_peer_address(10)), Some(FabricAddress(2)));
-    assert_eq!(insert_ports(&av, &[10]), [0]);
-    assert_eq!(av.reverse_lookup(&make_peer_address(10)), Some(FabricAddress(0)));
-    av.remove(&[FabricAddress(3), FabricAddress(0), FabricAddress(2)]);
-    assert_eq!(av.reverse_lookup(&make_peer_address(10)), None);
-    assert_eq!(av.reverse_lookup(&make_peer_address(11)), Some(FabricAddress(1)));
 }
 
 #[test]

@@ -96,20 +96,6 @@ fn every_change_of_a_value_wakes_all_waits() {
 }
 
 #[test]
-fn counter_wait_continues_below_its_threshold() {
-    let counter = open_counter(WaitObject::Unspec);
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| counter.wait(100, None));
-        for value in 1..=100 {
-            wait_until_sleeping(&counter);
-            assert!(!waits.is_finished(), "{value}");
-            counter.shared.count_success();
-        }
-        assert_eq!(waits.join().expect("no panic"), Ok(()));
-    });
-}
-
-#[test]
 fn counter_errors_have_their_errno() {
     assert_eq!(CounterWaitError::ErrorAvailable.errno(), Errno::EAVAIL);
     assert_eq!(CounterWaitError::TimedOut.errno(), Errno::ETIMEDOUT);

@@ -49,12 +49,6 @@ fn make_overrun_cq() -> CompletionQueue {
 }
 
 #[test]
-fn overrun_protection_follows_resource_management() {
-    assert!(open_cq(ResourceManagement::Enabled).shared().is_overrun_protected());
-    assert!(!open_cq(ResourceManagement::Disabled).shared().is_overrun_protected());
-}
-
-#[test]
 fn overrun_queue_returns_entries_before_the_error() {
     let cq = make_overrun_cq();
     assert_eq!(cq.depth_entries(), DEPTH_ENTRIES);

@@ -1,5 +1,4 @@
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -66,20 +65,6 @@ fn read_entry_returns_failures_before_events() {
     assert_eq!(eq.sread_entry(Some(Duration::from_millis(1))), Ok(None));
     let without_wait_object = EventQueue::open(&EqAttr::default(), &Clock::System).expect("a queue");
     assert_eq!(without_wait_object.sread_entry(None), Err(EqReadError::NoWaitObject));
-}
-
-#[test]
-fn failure_wakes_a_reader_of_entries() {
-    let eq = open_queue(0);
-    thread::scope(|scope| {
-        let reader = scope.spawn(|| eq.sread_entry(PATIENCE));
-        while !eq.shared.waiter.as_ref().expect("a wait object").is_armed() {
-            thread::yield_now();
-        }
-        eq.write_error(make_failure(3)).expect("room");
-        let entry = reader.join().expect("no panic").expect("no failure of the read").expect("an entry");
-        assert_eq!(entry.into_result(), Err(make_failure(3)));
-    });
 }
 
 #[test]
@@ -179,25 +164,6 @@ fn drop_entries_waits_for_a_running_read_of_an_error() {
 }
 
 #[test]
-fn event_queue_reader_waits_for_a_writer() {
-    for wait in WAITABLE {
-        let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
-        let eq = EventQueue::open(&attr, &Clock::System).expect("a queue");
-        assert_eq!(eq.wait_object(), wait);
-        let reader = eq.clone();
-        let (ready, started) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            ready.send(()).expect("the test is there");
-            (reader.speek(PATIENCE), reader.sread(PATIENCE))
-        });
-        started.recv().expect("the reader starts");
-        eq.write(9, b"nine").expect("room");
-        let nine = Ok(Some(make_written_event(9, b"nine")));
-        assert_eq!(thread.join().expect("the reader ends"), (nine.clone(), nine));
-    }
-}
-
-#[test]
 fn sread_ends_at_the_timeout() {
     for wait in WAITABLE {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
@@ -244,14 +210,4 @@ fn call_without_matching_attribute_is_refused() {
         EventQueue::open(&EqAttr { flags, ..EqAttr::default() }, &Clock::System).unwrap_err().errno(),
         Errno::EBADFLAGS
     );
-}
-
-#[test]
-fn bound_event_queue_cannot_be_closed() {
-    let eq = open_queue(0);
-    eq.shared().add_binding();
-    let Rejected { error, returned: eq } = eq.close().expect_err("an object is bound");
-    assert_eq!(error.errno(), Errno::EBUSY);
-    eq.shared().remove_binding();
-    assert!(eq.close().is_ok());
 }

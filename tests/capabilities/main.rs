@@ -1,27 +1,23 @@
-//! Tests what `getinfo` returns and grants: every capability, default flag, order, mode, choice and number,
-//! of every domain and endpoint type.
+//! Tests what `getinfo` offers and grants, for every domain and endpoint type: every capability, default
+//! flag, order, mode, choice and number.
 //!
-//! Tables list a check for each capability, flag, order and mode. A bit that `getinfo` returns or grants
-//! fails the test if it is in no table. A new field of an info stops the compilation until a test names the
-//! field.
+//! Tables name the topic of `suite/src/semantics/` that tests each of them. A bit that `getinfo` offers or
+//! grants fails the test if it is in no table. A new field of an info, or a new choice, stops the compilation
+//! until it is named. What is granted must be accepted when a domain and an endpoint are opened.
 
-mod caps;
-mod choices;
-mod endpoint_pair;
-mod flags;
-mod modes;
-mod numbers;
-mod orders;
+mod tables;
+
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 use bitflags::Flags;
 use homespun::flags::{Mode, OpFlags};
-use homespun::info::{EndpointType, Info, MrMode};
-use homespun::{AddressFormat, Fabric, Hints};
+use homespun::info::{AvType, EndpointType, Info, MrMode, Progress, ResourceManagement, Threading};
+use homespun::{AddressFormat, CqAttr, CqFormat, Errno, Fabric, Hints, WaitObject};
 
-/// A check of a feature, with endpoints of this info. Panics if the feature does not work.
-pub(crate) type Check = fn(&Info);
+use self::tables::Table;
 
 /// Returns an info for each combination of domain, endpoint type and address format that `getinfo` offers.
 /// Each has a source address of the loopback interface.
@@ -41,42 +37,60 @@ fn offered_infos() -> Vec<Info> {
     infos
 }
 
-/// Asks `getinfo` with a changed copy of this info as hints. Returns the answer with the source address of
-/// this info, or `None` if `getinfo` refuses the hints.
-pub(crate) fn getinfo_with_changed_hints(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
+/// Asks `getinfo` with a changed copy of this info as hints. Opens a domain and an endpoint with the answer,
+/// and returns it. Returns `None` if `getinfo` refuses the hints.
+fn getinfo_with_changed_hints(info: &Info, change: impl FnOnce(&mut Info)) -> Option<Info> {
     let mut hints = Info { src_addr: None, dest_addr: None, ..info.clone() };
     change(&mut hints);
     let answer = Fabric::new().info(&Hints::from(hints)).ok()?;
-    Some(Info { src_addr: info.src_addr, ..answer })
+    let granted = Info { src_addr: info.src_addr, ..answer };
+    let domain = Fabric::new().domain(&granted).expect("the domain was granted");
+    domain.endpoint(&granted).expect("the endpoint was granted");
+    Some(granted)
 }
 
 /// Returns each flag of a word.
-pub(crate) fn single_bit_flags<F: Flags<Bits = u64>>() -> impl Iterator<Item = F> {
+fn single_bit_flags<F: Flags<Bits = u64>>() -> impl Iterator<Item = F> {
     (0..u64::BITS).map(|place| F::from_bits_retain(1 << place))
 }
 
-/// Runs the check of a flag.
+/// Asserts that the table has a flag.
 #[track_caller]
-pub(crate) fn exercise_flag<F: Flags<Bits = u64> + Debug + Copy>(
-    what: &str,
-    bit: F,
-    table: &[(F, Check)],
-    info: &Info,
-) {
-    let entry = table.iter().find(|(flag, _)| flag.bits() == bit.bits());
-    let (_, check) = entry.unwrap_or_else(|| {
-        let of = (&info.domain.name, info.ep.ep_type);
-        panic!("{what} {bit:?} ({:#x}) of {of:?} is there, and nothing exercises it", bit.bits())
-    });
-    check(info);
+fn assert_listed<F: Flags + Debug>(what: &str, flag: &F, table: Table<F>, info: &Info) {
+    let is_listed = table.iter().any(|(listed, _)| listed.bits() == flag.bits());
+    let of = (&info.domain.name, info.ep.ep_type);
+    assert!(is_listed, "{what} {flag:?} of {of:?} is there, and nothing exercises it");
+}
+
+/// Returns each variant of an enumeration with libfabric's numbers.
+fn variants<T, E>(from_raw: impl Fn(u32) -> Result<Option<T>, E>) -> impl Iterator<Item = T> {
+    (0..u32::from(u8::MAX)).filter_map(move |raw| from_raw(raw).ok().flatten())
 }
 
 #[test]
 fn getinfo_offers_every_domain() {
-    let mut domains: Vec<_> = offered_infos().into_iter().filter_map(|info| info.domain.name).collect();
-    domains.sort_unstable();
-    domains.dedup();
-    assert_eq!(domains, ["auto", "shm", "tcp"]);
+    let domains: BTreeSet<_> = offered_infos().into_iter().filter_map(|info| info.domain.name).collect();
+    assert!(domains.iter().eq(["auto", "shm", "tcp"]), "{domains:?}");
+}
+
+#[test]
+fn topics_of_the_tables_exist() {
+    fn topics<F>(table: Table<F>) -> impl Iterator<Item = &'static str> {
+        table.iter().map(|(_, topic)| *topic)
+    }
+    let mut all: BTreeSet<&str> = topics(tables::CAPS).chain(topics(tables::MESSAGE_ORDERS)).collect();
+    all.extend(topics(tables::TRANSMIT_FLAGS).chain(topics(tables::RECEIVE_FLAGS)));
+    all.extend(topics(tables::TRANSMIT_COMPLETION_ORDERS).chain(topics(tables::MODES)));
+    all.extend(topics(tables::MR_MODES).chain(variants(Threading::from_raw).map(tables::topic_of_threading)));
+    all.extend([Progress::Manual, Progress::Auto].map(tables::topic_of_progress));
+    all.extend(variants(ResourceManagement::from_raw).map(tables::topic_of_resource_mgmt));
+    all.extend(variants(AvType::from_raw).map(tables::topic_of_av_type));
+    all.extend([CqFormat::Context, CqFormat::Tagged].map(tables::topic_of_cq_format));
+    all.extend([WaitObject::Set, WaitObject::Unspec].map(tables::topic_of_wait_object).iter().flatten());
+    for topic in all {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("suite/src/semantics/{topic}.rs"));
+        assert!(path.is_file(), "no topic {topic}");
+    }
 }
 
 #[test]
@@ -89,46 +103,36 @@ fn every_capability_works() {
             let granted = getinfo_with_changed_hints(&info, |hints| hints.caps |= bit);
             assert!(granted.is_some() || !info.caps.contains(bit), "{bit:?} is answered and not granted");
             if granted.is_some_and(|granted| granted.caps.contains(bit)) {
-                exercise_flag("the capability", bit, caps::TABLE, &info);
+                assert_listed("the capability", &bit, tables::CAPS, &info);
             }
         }
     }
 }
 
 #[test]
-fn every_default_transmit_flag_works() {
+fn every_default_flag_works() {
     for info in offered_infos() {
-        assert!(info.tx.op_flags.is_empty(), "who asks for none has none");
-        let mut all = OpFlags::empty();
+        assert!((info.tx.op_flags | info.rx.op_flags).is_empty(), "who asks for none has none");
+        let (mut of_sends, mut of_receives) = (OpFlags::empty(), OpFlags::empty());
         for bit in single_bit_flags() {
             if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.tx.op_flags = bit) {
                 assert_eq!(granted.tx.op_flags, bit);
-                exercise_flag("the transmit flag", bit, flags::TRANSMIT, &granted);
-                all |= bit;
+                assert_listed("the transmit flag", &bit, tables::TRANSMIT_FLAGS, &info);
+                of_sends |= bit;
             }
-        }
-        assert!(all.contains(OpFlags::COMPLETION | OpFlags::DELIVERY_COMPLETE), "only {all:?} is granted");
-    }
-}
-
-#[test]
-fn every_default_receive_flag_works() {
-    for info in offered_infos() {
-        assert!(info.rx.op_flags.is_empty(), "who asks for none has none");
-        let mut all = OpFlags::empty();
-        for bit in single_bit_flags() {
             if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.rx.op_flags = bit) {
                 assert_eq!(granted.rx.op_flags, bit);
-                exercise_flag("the receive flag", bit, flags::RECEIVE, &granted);
-                all |= bit;
+                assert_listed("the receive flag", &bit, tables::RECEIVE_FLAGS, &info);
+                of_receives |= bit;
             }
         }
-        assert!(all.contains(OpFlags::COMPLETION), "only {all:?} is granted");
+        assert!(of_sends.contains(OpFlags::COMPLETION | OpFlags::DELIVERY_COMPLETE), "only {of_sends:?}");
+        assert!(of_receives.contains(OpFlags::COMPLETION), "only {of_receives:?}");
     }
 }
 
 #[test]
-fn every_message_order_holds() {
+fn every_order_holds() {
     for info in offered_infos() {
         for bit in single_bit_flags() {
             let ask = |hints: &mut Info| (hints.tx.msg_order, hints.rx.msg_order) = (bit, bit);
@@ -137,28 +141,17 @@ fn every_message_order_holds() {
             assert!(granted.is_some() || !answered.contains(bit), "{bit:?} is answered and not granted");
             if let Some(granted) = granted {
                 assert!((granted.tx.msg_order & granted.rx.msg_order).contains(bit));
-                exercise_flag("the order", bit, orders::OF_MESSAGES, &granted);
+                assert_listed("the order", &bit, tables::MESSAGE_ORDERS, &info);
             }
-        }
-    }
-}
-
-#[test]
-fn every_completion_order_holds() {
-    for info in offered_infos() {
-        for bit in single_bit_flags() {
             if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.tx.comp_order = bit) {
                 assert!(granted.tx.comp_order.contains(bit));
-                exercise_flag(
-                    "the transmit completion order",
-                    bit,
-                    orders::OF_TRANSMIT_COMPLETIONS,
-                    &granted,
-                );
+                let table = tables::TRANSMIT_COMPLETION_ORDERS;
+                assert_listed("the transmit completion order", &bit, table, &info);
             }
             if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.rx.comp_order = bit) {
                 assert!(granted.rx.comp_order.contains(bit));
-                exercise_flag("the receive completion order", bit, orders::OF_RECEIVE_COMPLETIONS, &granted);
+                let table = tables::RECEIVE_COMPLETION_ORDERS;
+                assert_listed("the receive completion order", &bit, table, &info);
             }
         }
     }
@@ -184,13 +177,11 @@ fn every_offered_mode_works() {
         for bit in single_bit_flags::<Mode>() {
             let hints = Hints::from(Info { src_addr: None, ..info.clone() }).mode(bit);
             let found = Fabric::new().infos(&hints).expect("unused mode bits are no reason to refuse");
-            let is_offered = found.iter().any(|found| !found.mode.is_empty());
-            assert_eq!(is_offered, modes::CHECKS.iter().any(|(mode, _)| *mode == bit), "{bit:?}");
-            for with_mode in found.into_iter().filter(|found| !found.mode.is_empty()) {
-                assert_eq!((with_mode.mode, with_mode.rx.mode), (bit, bit));
-                let with_mode = Info { src_addr: info.src_addr, ..with_mode };
-                exercise_flag("the mode", bit, modes::CHECKS, &with_mode);
-            }
+            let modes: Vec<_> = found.iter().map(|found| (found.mode, found.rx.mode)).collect();
+            let is_listed = tables::MODES.iter().any(|(mode, _)| *mode == bit);
+            assert_eq!(modes.contains(&(bit, bit)), is_listed, "{bit:?}");
+            let none = (Mode::empty(), Mode::empty());
+            assert!(modes.iter().all(|found| [none, (bit, bit)].contains(found)), "{modes:?}");
         }
     }
 }
@@ -205,12 +196,8 @@ fn every_mr_mode_works() {
             let Some(granted) = granted else { continue };
             let demanded = granted.domain.mr_mode;
             assert!(asked.contains(demanded), "{demanded:?} is required though the hints allow {asked:?}");
-            choices::check_registration(&granted);
-            // An application may demand the modes that its hints offered.
-            let mut insisting = granted;
-            insisting.domain.mr_mode = asked;
-            if Fabric::new().domain(&insisting).is_ok() {
-                choices::check_registration(&insisting);
+            for bit in demanded.iter() {
+                assert_listed("the registration mode", &bit, tables::MR_MODES, &info);
             }
         }
     }
@@ -223,8 +210,6 @@ fn every_key_size_works() {
             let granted = getinfo_with_changed_hints(&info, |hints| hints.domain.mr_key_size_bytes = asked);
             let granted = granted.expect("no size is refused");
             assert_eq!(granted.domain.mr_key_size_bytes, expected, "{asked} bytes");
-            numbers::check_key_bytes(&granted, granted.domain.mr_key_size_bytes);
-            choices::check_chosen_keys(&granted);
         }
         let mut insisting = info;
         insisting.domain.mr_key_size_bytes = 3;
@@ -233,21 +218,58 @@ fn every_key_size_works() {
     }
 }
 
+/// Asks for each variant of an enumeration. Calls `check` with each that is granted.
+fn ask_for_each<T: Copy + PartialEq + Debug>(
+    info: &Info,
+    variants: impl Iterator<Item = T>,
+    field: impl Fn(&mut Info) -> &mut Option<T>,
+    check: impl Fn(T) -> &'static str,
+) {
+    let mut granted_count = 0;
+    for asked in variants {
+        let granted = getinfo_with_changed_hints(info, |hints| *field(hints) = Some(asked));
+        let Some(mut granted) = granted else { continue };
+        assert_eq!(*field(&mut granted), Some(asked));
+        check(asked);
+        granted_count += 1;
+    }
+    assert!(granted_count > 0, "no choice is granted");
+}
+
 #[test]
 fn every_offered_choice_of_models_formats_and_waits_works() {
+    use WaitObject::{Fd, MutexCond, None, PollFd, Set, Unspec, Yield};
+
     for info in offered_infos() {
-        choices::check_threading_models(&info);
-        choices::check_progress_models(&info);
-        choices::check_resource_management(&info);
-        choices::check_address_vector_kinds(&info);
-        choices::check_completion_formats(&info);
-        choices::check_wait_objects(&info);
+        let threading = variants(Threading::from_raw);
+        ask_for_each(&info, threading, |info| &mut info.domain.threading, tables::topic_of_threading);
+        let control = variants(Progress::from_raw);
+        ask_for_each(&info, control, |info| &mut info.domain.control_progress, |_| "calls");
+        let data = variants(Progress::from_raw);
+        ask_for_each(&info, data, |info| &mut info.domain.data_progress, tables::topic_of_progress);
+        let management = variants(ResourceManagement::from_raw);
+        let topic = tables::topic_of_resource_mgmt;
+        ask_for_each(&info, management, |info| &mut info.domain.resource_mgmt, topic);
+        let av_types = variants(AvType::from_raw);
+        ask_for_each(&info, av_types, |info| &mut info.domain.av_type, tables::topic_of_av_type);
+
+        let fabric = Fabric::new();
+        let domain = fabric.domain(&info).unwrap();
+        for wait in [None, Unspec, Set, Fd, MutexCond, Yield, PollFd] {
+            let wait_set = Some(fabric.open_wait_set(Unspec).unwrap());
+            let opened = domain.open_cq(&CqAttr { wait, wait_set, ..CqAttr::default() });
+            let expected = match tables::topic_of_wait_object(wait) {
+                Some(_) => Ok(()),
+                Option::None => Err(Errno::ENOSYS),
+            };
+            assert_eq!(opened.map(drop).map_err(|error| error.errno()), expected, "{wait:?}");
+        }
     }
 }
 
 #[test]
 fn every_limit_works() {
     for info in offered_infos() {
-        numbers::exercise_limits(&info);
+        tables::assert_numbers_are_known(&info);
     }
 }

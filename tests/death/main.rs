@@ -63,97 +63,46 @@ fn print_tally(tally: &Tally) {
     println!("{tally:?}");
 }
 
-/// Kills victims after each number of calls of the library, from 0 on.
-fn kill_at_every_call(transport: &TransportKind, default_deaths: u64) {
-    let count = death_count(default_deaths);
-    outlive_victims(transport, count, CauseOfDeath::AfterCalls);
+/// Over mixed networks, the survivor shares memory with every second victim, and reaches the others over TCP.
+const TRANSPORTS: [(TransportKind, u64); 3] =
+    [(TransportKind::Shm4, 45), (TransportKind::MIXED4, 24), (TransportKind::Tcp4, 24)];
+
+#[test]
+fn peer_killed_at_every_library_call_is_survived() {
+    for (transport, default_deaths) in TRANSPORTS {
+        outlive_victims(&transport, death_count(default_deaths), CauseOfDeath::AfterCalls);
+    }
 }
 
 /// Kills victims at each system call of a transport. A later victim survives more library calls before that.
-fn kill_at_every_system_call(transport: &TransportKind, default_deaths: u64) {
-    let count = death_count(default_deaths);
-    outlive_victims(transport, count, |number| {
-        let kinds = SYSTEM_CALLS.len() as u64;
-        CauseOfDeath::AtSystemCall { which: (number % kinds) as usize, after_calls: number / kinds * 7 }
-    });
+#[test]
+fn peer_killed_at_every_system_call_is_survived() {
+    let kinds = SYSTEM_CALLS.len() as u64;
+    for (transport, _) in TRANSPORTS {
+        outlive_victims(&transport, death_count(3 * kinds), |number| CauseOfDeath::AtSystemCall {
+            which: (number % kinds) as usize,
+            after_calls: number / kinds * 7,
+        });
+    }
 }
 
-fn kill_at_any_moment(transport: &TransportKind, default_deaths: u64) {
-    outlive_victims(transport, death_count(default_deaths), |_| CauseOfDeath::FromOutside);
-}
-
-mod over_shared_memory {
-    use super::*;
-
-    #[test]
-    fn peer_killed_at_every_library_call_is_survived() {
-        kill_at_every_call(&TransportKind::Shm4, 45);
-    }
-
-    #[test]
-    fn peer_killed_at_every_system_call_is_survived() {
-        kill_at_every_system_call(&TransportKind::Shm4, 3 * SYSTEM_CALLS.len() as u64);
-    }
-
-    #[test]
-    fn peer_killed_at_any_moment_is_survived() {
-        kill_at_any_moment(&TransportKind::Shm6, 45);
+#[test]
+fn peer_killed_at_any_moment_is_survived() {
+    for (transport, default_deaths) in
+        [(TransportKind::Shm6, 45), (TransportKind::MIXED4, 24), (TransportKind::Tcp6, 24)]
+    {
+        outlive_victims(&transport, death_count(default_deaths), |_| CauseOfDeath::FromOutside);
     }
 }
 
 /// Forbids copies between processes, so all bytes go through the rings of shared memory.
-mod over_rings {
-    use super::*;
-
-    #[test]
-    fn peer_killed_at_any_moment_is_survived() {
-        let confined = thread::spawn(|| {
-            fail_system_calls_of_thread(&COPIES_ACROSS, libc::EPERM);
-            outlive_victims_of_kind(&TransportKind::Shm4, death_count(30), true, |_| {
-                CauseOfDeath::FromOutside
-            });
-        });
-        if let Err(panic) = confined.join() {
-            resume_unwind(panic);
-        }
-    }
-}
-
-/// The survivor shares memory with every second victim, and reaches the others over TCP.
-mod over_both {
-    use super::*;
-
-    #[test]
-    fn peer_killed_at_every_library_call_is_survived() {
-        kill_at_every_call(&TransportKind::MIXED4, 24);
-    }
-
-    #[test]
-    fn peer_killed_at_every_system_call_is_survived() {
-        kill_at_every_system_call(&TransportKind::MIXED4, 3 * SYSTEM_CALLS.len() as u64);
-    }
-
-    #[test]
-    fn peer_killed_at_any_moment_is_survived() {
-        kill_at_any_moment(&TransportKind::MIXED4, 24);
-    }
-}
-
-mod over_tcp {
-    use super::*;
-
-    #[test]
-    fn peer_killed_at_every_library_call_is_survived() {
-        kill_at_every_call(&TransportKind::Tcp4, 24);
-    }
-
-    #[test]
-    fn peer_killed_at_every_system_call_is_survived() {
-        kill_at_every_system_call(&TransportKind::Tcp4, 3 * SYSTEM_CALLS.len() as u64);
-    }
-
-    #[test]
-    fn peer_killed_at_any_moment_is_survived() {
-        kill_at_any_moment(&TransportKind::Tcp6, 24);
+#[test]
+fn peer_killed_at_any_moment_over_rings_is_survived() {
+    let confined = thread::spawn(|| {
+        fail_system_calls_of_thread(&COPIES_ACROSS, libc::EPERM);
+        outlive_victims_of_kind(&TransportKind::Shm4, death_count(30), true, |_| CauseOfDeath::FromOutside);
+    });
+    if let Err(panic) = confined.join() {
+        resume_unwind(panic);
     }
 }

@@ -10,7 +10,6 @@ mod imports;
 mod modules;
 mod pages;
 mod rustdoc;
-mod sample_crates;
 
 use crate::modules::{Crate, Module};
 

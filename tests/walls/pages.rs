@@ -142,13 +142,3 @@ impl Exceptions {
         unused.map(|(listed, reason)| format!("no page has the exception {listed} ({reason})"))
     }
 }
-
-#[test]
-fn own_names_are_distinguished_from_foreign_names() {
-    for own in ["put_payload", "LinkTx", "Receiver", "Engine::post", "wire::frame", "IOV_LIMIT"] {
-        assert!(is_like_own_name(own), "{own}");
-    }
-    for foreign in ["fi_cq", "FI_SEND", "resume", "ENODATA", "MPI_Init"] {
-        assert!(!is_like_own_name(foreign), "{foreign}");
-    }
-}

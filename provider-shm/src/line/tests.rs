@@ -198,12 +198,6 @@ fn make_atomic(kind: AtomicKind, op: AtomicOp, datatype: Datatype, count: usize)
     Header::Atomic(Atomic { op: 9, key: 5, address: 6, form })
 }
 
-#[test]
-fn compare_and_swap_has_room_for_two_operands() {
-    let swap = make_atomic(AtomicKind::Compare, AtomicOp::Cswap, Datatype::Uint64, 1);
-    assert_eq!((inline_room_bytes(&swap), swap.payload_len_bytes()), (24, 16));
-}
-
 fn make_rma(len_bytes: u64, kind: RmaKind) -> Header {
     Header::Rma(Rma { op: 9, key: 5, address: 6, len_bytes, kind, durable: Durable::Nothing })
 }
@@ -211,13 +205,6 @@ fn make_rma(len_bytes: u64, kind: RmaKind) -> Header {
 fn with_durability(header: Header, durable: Durable) -> Header {
     let Header::Rma(rma) = header else { panic!("{header:?} writes nothing") };
     Header::Rma(Rma { durable, ..rma })
-}
-
-#[test]
-fn tag_and_data_each_reduce_the_inline_room_by_8_bytes() {
-    let room =
-        |tag, data| inline_room_bytes(&Header::Message(make_message(0, tag, data, AwaitedReply::Nothing)));
-    assert_eq!([room(None, None), room(Some(1), None), room(Some(1), Some(1))], [56, 48, 40]);
 }
 
 #[test]

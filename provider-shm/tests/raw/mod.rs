@@ -19,9 +19,6 @@ use rustix::net::{
 /// The size of a ring's segment.
 pub(crate) const SEGMENT_BYTES: u64 = 192 + 512 * 64 + 256 * 1024;
 
-/// The size of a ring with a small data area.
-pub(crate) const SMALL_SEGMENT_BYTES: u64 = 192 + 512 * 64 + 64 * 1024;
-
 /// The most descriptors that a message of these tests carries.
 const FDS_MAX: usize = 16;
 

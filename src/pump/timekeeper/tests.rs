@@ -224,24 +224,6 @@ fn timeout_expires_by_the_clock_not_by_the_number_of_polls() {
     assert!(requester.has_failed());
 }
 
-#[test]
-fn progress_thread_is_told_when_a_timeout_is_due() {
-    let requester = Requester::open(true);
-    drop(requester.asked);
-    let deadline = Instant::now() + PATIENCE;
-    let watch = || {
-        let watched = requester.pump.progress_for_progress_thread();
-        assert!(Instant::now() < deadline, "{watched:?}");
-        watched
-    };
-    while watch() != WatchResult::Resting(asleep_for(LIMIT)) {}
-    requester.clock.advance(LIMIT);
-    while watch() != WatchResult::Resting(asleep_for(GRACE)) {}
-    requester.clock.advance(GRACE);
-    while watch() != WatchResult::Resting(Armed::Asleep { look_again_after: None }) {}
-    assert_eq!(requester.eq.peek(), Err(EqReadError::ErrorAvailable));
-}
-
 /// Waits until the transport's descriptor is readable. Returns false if that takes longer than [`PATIENCE`].
 fn wait_until_readable(pump: &dyn EndpointPump) -> bool {
     let mut is_readable = false;

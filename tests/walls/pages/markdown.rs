@@ -157,26 +157,3 @@ fn expand_braces(text: &str) -> Vec<String> {
     let expand = |alternative: &str| expand_braces(&format!("{before}{alternative}{after}"));
     alternatives.split(',').flat_map(expand).collect()
 }
-
-#[test]
-fn spans_are_read_outside_of_code() {
-    let text =
-        "# Some `Title`\n\n```sh\n`no`\n```\n\nOf `a/{b,c}.rs` and `X::y`.\n\n```text\n a.rs  Z::z `\n```\n";
-    let page = Page::parse("docs/page.md".to_owned(), text);
-    let paths: Vec<String> = page.spans().flat_map(|span| span.paths()).collect();
-    assert_eq!(paths, ["Title", "a/b.rs", "a/c.rs", "a.rs"]);
-    let names: Vec<&str> =
-        page.spans().flat_map(|span| span.names()).filter(|name| name.contains("::")).collect();
-    assert_eq!(names, ["X::y", "Z::z"]);
-    assert!(page.has_heading("some-title"));
-    assert_eq!(page.resolve("../src/lib.rs"), "src/lib.rs");
-}
-
-#[test]
-fn calls_in_tables_are_paired_with_the_directory_named_last() {
-    let first = "`a/` has `x`.\n\n| event | call |\n| --- | --- |\n| `a` call | `f`, `g` |\n\n";
-    let second = "`b/` too\n\n| event | call |\n| | `h` |\n";
-    let page = Page::parse("page.md".to_owned(), &[first, second].concat());
-    let calls: Vec<String> = page.calls().map(|(directory, span)| directory + span.text()).collect();
-    assert_eq!(calls, ["a/a", "a/f", "a/g", "b/h"]);
-}

@@ -1,6 +1,5 @@
 //! Strangers that take the accepted links of an endpoint by valid hellos.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
@@ -8,10 +7,10 @@ use homespun_engine::transport::{LinkError, LinkId, Transport};
 use homespun_engine::wire::address_claim::ClaimStatus;
 
 use super::address_claimer::{
-    AddressClaimer, LOOPBACK, await_end_of_checks, encode_frame, exchange_frames, live_count, vacant_address,
+    AddressClaimer, LOOPBACK, await_end_of_checks, exchange_frames, live_count, vacant_address,
 };
 use crate::TcpProvider;
-use crate::limits::{HELD_HUNG_UP_MAX_LINKS, PASS_MAX_ENDS, UNHELD_MAX_LINKS_OF_ADDRESS};
+use crate::limits::PASS_MAX_ENDS;
 use crate::link::NO_ROOM;
 use crate::testing::{Pair, Side, drive_until, make_message};
 
@@ -92,23 +91,6 @@ fn peer_gets_in_although_strangers_have_taken_all_links() {
     });
     exchange_frames(&mut pair);
     assert_eq!(end_errors(&pair.server).first(), Some(&&NO_ROOM));
-}
-
-#[test]
-fn stranger_beyond_the_share_of_its_host_ends_only_its_own_links() {
-    let mut server = Side::open(&provider_with_grace(Duration::ZERO), LOOPBACK);
-    let mut unreachable_peer = claim_vacant_address(ACCOMPLICE, &server);
-    drive_until("its link", &mut [&mut server], |_| unreachable_peer.has(ClaimStatus::Welcome));
-    let mut strangers: Vec<AddressClaimer> =
-        (0..3 * MAX_LINKS).map(|_| claim_vacant_address(STRANGER, &server)).collect();
-    drive_until("the strangers", &mut [&mut server], |sides| {
-        assert!(sides[0].transport.accepted.len() <= 1 + HOST_MAX_LINKS);
-        count_open(&mut strangers) == HOST_MAX_LINKS
-    });
-    assert!(!unreachable_peer.read());
-    let errors = end_errors(&server);
-    assert_eq!(errors.len(), strangers.len() - HOST_MAX_LINKS);
-    assert!(errors.iter().all(|error| **error == NO_ROOM));
 }
 
 #[test]
@@ -201,51 +183,4 @@ fn links_of_this_side_neither_count_nor_are_displaced() {
     pair.drive_until("the strangers", |_, _| count_open(&mut strangers) == MAX_LINKS);
     assert_eq!(pair.client.transport.accepted.len(), MAX_LINKS);
     exchange_frames(&mut pair);
-}
-
-#[test]
-fn confirmed_links_of_one_address_are_limited() {
-    let mut pair = Pair::open_connected(&TcpProvider::new(), LOOPBACK);
-    let address = pair.server.transport.address();
-    for _ in 0..UNHELD_MAX_LINKS_OF_ADDRESS + 10 {
-        pair.client.transport.connect(address);
-        pair.client.progress();
-        pair.server.progress();
-    }
-    pair.drive_until("the refusal of those beyond the limit", |client, server| {
-        assert!(live_count(server) <= UNHELD_MAX_LINKS_OF_ADDRESS);
-        live_count(server) == UNHELD_MAX_LINKS_OF_ADDRESS && end_errors(client).len() == 11
-    });
-    exchange_frames(&mut pair);
-}
-
-#[test]
-fn strangers_that_hang_up_do_not_drop_the_held_link_of_a_peer_that_has() {
-    let mut server = Side::open(&TcpProvider::new(), LOOPBACK);
-    let silent: Vec<TcpListener> =
-        (0..=2 * HELD_HUNG_UP_MAX_LINKS).map(|_| TcpListener::bind(LOOPBACK).unwrap()).collect();
-    // The first link to each address contests the second, whose peer hangs up at once.
-    let mut claim_twice = |from: &str, listener: &TcpListener| {
-        let address = listener.local_addr().unwrap().into();
-        let mut first = AddressClaimer::connect_from(from, &server);
-        first.say_hello(address, 1);
-        drive_until("a link", &mut [&mut server], |_| first.has(ClaimStatus::Welcome));
-        let mut second = AddressClaimer::connect_from(from, &server);
-        second.say_hello(address, 2);
-        second.send(&encode_frame());
-        drive_until("a held link", &mut [&mut server], |_| second.has(ClaimStatus::Held));
-        first
-    };
-    let rival_of_peer = claim_twice(LOOPBACK, &silent[0]);
-    let strangers: Vec<AddressClaimer> =
-        silent[1..].iter().map(|listener| claim_twice(STRANGER, listener)).collect();
-    drive_until("the surplus to be dropped", &mut [&mut server], |sides| {
-        sides[0].transport.accepted.len() == 1 + strangers.len() + HELD_HUNG_UP_MAX_LINKS
-    });
-    drop(rival_of_peer);
-    let peer: Address = silent[0].local_addr().unwrap().into();
-    drive_until("the frame of the peer", &mut [&mut server], |sides| {
-        let mut inboxes = sides[0].recorder.inboxes.values().chain(&sides[0].recorder.past);
-        inboxes.any(|inbox| inbox.up == Some((peer, 2)) && inbox.frames.len() == 1)
-    });
 }

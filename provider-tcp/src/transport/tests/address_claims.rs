@@ -16,37 +16,27 @@ use super::address_claimer::{
     provider, vacant_address,
 };
 use super::hello::has_ended;
-use crate::limits::{ARRIVAL_TOLERANCE_MS, CHECKS_MAX, HELD_MAX_LINKS};
+use crate::limits::ARRIVAL_TOLERANCE_MS;
 use crate::testing::{Pair, Side, drive_until, make_message};
 
-/// Asserts that the endpoint ends the link of a stranger that claims a peer's address, and that the peer's
-/// link stays up.
-fn check_takeover_fails(mut pair: Pair, instance: u64) {
-    let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), instance);
-    pair.drive_until("the end of the stranger", |_, _| hostile.read());
-    let statuses: Vec<ClaimStatus> = hostile.records().iter().map(|record| record.status).collect();
-    assert_eq!(statuses, [ClaimStatus::Held], "the stranger was sent more");
-    assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported");
-    exchange_frames(&mut pair);
-}
-
+/// The endpoint ends the link of a stranger that claims a peer's address, and the peer's link stays up.
 #[test]
-fn takeover_with_a_new_instance_fails() {
-    let pair = Pair::open_connected(&provider(), LOOPBACK);
-    check_takeover_fails(pair, 1);
-}
-
-#[test]
-fn takeover_with_the_same_instance_fails() {
-    let pair = Pair::open_connected(&provider(), LOOPBACK);
-    let instance = pair.client.instance;
-    check_takeover_fails(pair, instance);
-}
-
-#[test]
-fn takeover_of_a_peer_that_this_side_has_connected_fails() {
-    let Pair { client, server, out, into } = Pair::open_connected(&provider(), LOOPBACK);
-    check_takeover_fails(Pair { client: server, server: client, out: into, into: out }, 1);
+fn takeover_of_a_connected_peer_fails() {
+    for (has_peer_connected, has_same_instance) in [(true, false), (true, true), (false, false)] {
+        let mut pair = Pair::open_connected(&provider(), LOOPBACK);
+        if !has_peer_connected {
+            let Pair { client, server, out, into } = pair;
+            pair = Pair { client: server, server: client, out: into, into: out };
+        }
+        let instance = if has_same_instance { pair.client.instance } else { 1 };
+        let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), instance);
+        pair.drive_until("the end of the stranger", |_, _| hostile.read());
+        let statuses: Vec<ClaimStatus> = hostile.records().iter().map(|record| record.status).collect();
+        let row = (has_peer_connected, has_same_instance);
+        assert_eq!(statuses, [ClaimStatus::Held], "the stranger was sent more: {row:?}");
+        assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported: {row:?}");
+        exchange_frames(&mut pair);
+    }
 }
 
 #[test]
@@ -81,26 +71,6 @@ fn claim_of_a_vacant_address_stays_unless_it_is_contested() {
     drive_until("the end of the second", &mut [&mut side], |_| second.read());
     assert!(second.has(ClaimStatus::Held) && !second.has(ClaimStatus::Admitted));
     assert!(!first.read() && side.only_link() == Some(link) && side.is_up(link));
-}
-
-#[test]
-fn held_link_is_admitted_when_nothing_contests_it_any_more() {
-    let vacant = vacant_address();
-    let mut side = Side::open(&provider(), LOOPBACK);
-    let first = AddressClaimer::claim(&side, vacant, 1);
-    drive_until("the first", &mut [&mut side], |sides| live_count(sides[0]) == 1);
-    let link = side.only_link().unwrap();
-    let mut others = [AddressClaimer::claim(&side, vacant, 2), AddressClaimer::claim(&side, vacant, 3)];
-    drive_until("the others to be held", &mut [&mut side], |_| {
-        others.iter_mut().all(|other| other.has(ClaimStatus::Held))
-    });
-    drop(first);
-    drive_until("the frame of one of them", &mut [&mut side], |sides| {
-        let inboxes = &sides[0].recorder.inboxes;
-        inboxes.iter().any(|(other, inbox)| *other != link && inbox.frames.len() == 1)
-    });
-    let admitted = others.iter_mut().map(|other| other.has(ClaimStatus::Admitted));
-    assert_eq!(admitted.collect::<Vec<_>>(), [true, false], "the oldest, and it alone");
 }
 
 #[test]
@@ -222,34 +192,6 @@ fn claim_over_another_address_of_the_acceptor_is_confirmed() {
     drive_until("the second link", &mut [&mut client, &mut server], |sides| sides[0].is_up(second));
 }
 
-/// Each link has a token of its own. So the answer to an earlier check proves nothing in a later check.
-#[test]
-fn answer_about_another_token_ends_the_check() {
-    let mut side = Side::open(&hasty_provider(), LOOPBACK);
-    let listener = TcpListener::bind(LOOPBACK).unwrap();
-    let address: Address = listener.local_addr().unwrap().into();
-    let mut first = AddressClaimer::claim(&side, address, 1);
-    drive_until("the first link", &mut [&mut side], |sides| live_count(sides[0]) == 1);
-    let (mut asked, _) = listener.accept().unwrap();
-    drive_until("the first token", &mut [&mut side], |_| first.has(ClaimStatus::Welcome));
-    let old = ClaimRecord { status: ClaimStatus::Confirmed, token: first.records()[0].token }.to_bytes();
-    asked.write_all(&old).unwrap();
-    let mut second = AddressClaimer::claim(&side, address, 2);
-    drive_until("the second to be held", &mut [&mut side], |_| second.has(ClaimStatus::Held));
-    // The endpoint asks until the hold timeout, and gets the old answer each time.
-    listener.set_nonblocking(true).unwrap();
-    let mut replays = Vec::new();
-    drive_until("the end of the second", &mut [&mut side], |_| {
-        if let Ok((mut asked, _)) = listener.accept() {
-            asked.write_all(&old).unwrap();
-            replays.push(asked);
-        }
-        second.read()
-    });
-    assert!(!replays.is_empty() && !second.has(ClaimStatus::Admitted));
-    assert_eq!(live_count(&side), 1);
-}
-
 #[test]
 fn restarted_peer_gets_in_beside_its_old_link() {
     let provider = provider();
@@ -336,27 +278,6 @@ fn link_whose_peer_has_ended_contests_no_claim() {
 }
 
 #[test]
-fn simultaneous_connects_come_up_on_both_sides() {
-    let provider = provider();
-    for _ in 0..50 {
-        let mut sides = [Side::open(&provider, LOOPBACK), Side::open(&provider, LOOPBACK)];
-        let addresses = sides.each_ref().map(|side| side.transport.address());
-        let links = [sides[0].transport.connect(addresses[1]), sides[1].transport.connect(addresses[0])];
-        let [one, other] = &mut sides;
-        drive_until("four ends of two links", &mut [one, other], |sides| {
-            sides.iter().zip(links).all(|(side, link)| side.is_up(link) && live_count(side) == 2)
-        });
-        drive_until("the end of the checks", &mut [one, other], |sides| {
-            sides
-                .iter()
-                .all(|side| !side.transport.address_claims.is_busy() && side.transport.half_open.is_empty())
-        });
-        // Each side has accepted two connections: the peer's link and the peer's check.
-        assert!(sides.iter_mut().all(|side| side.transport.half_open.take_next_serial() == 2));
-    }
-}
-
-#[test]
 fn frames_of_a_held_link_arrive_once_it_is_admitted() {
     let provider = provider();
     let mut pair = Pair::open_connected(&provider, LOOPBACK);
@@ -373,50 +294,6 @@ fn frames_of_a_held_link_arrive_once_it_is_admitted() {
         server.recorder.inboxes.values().any(|inbox| inbox.frames.len() as u64 == count)
     });
     assert!(count > 0);
-}
-
-#[test]
-fn flood_of_claims_makes_few_checks_at_a_time() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    // No endpoint answers at these addresses, since the listeners accept nothing.
-    let silent: Vec<TcpListener> =
-        (0..3 * CHECKS_MAX).map(|_| TcpListener::bind(LOOPBACK).unwrap()).collect();
-    let addresses: Vec<Address> = silent.iter().map(|own| own.local_addr().unwrap().into()).collect();
-    let claims: Vec<AddressClaimer> =
-        addresses.iter().map(|address| AddressClaimer::claim(&pair.server, *address, 1)).collect();
-    let mut most = 0;
-    let count_checks = |server: &Side| server.transport.checks.iter().flatten().count();
-    pair.drive_until("all claims", |_, server| {
-        most = most.max(count_checks(server));
-        live_count(server) == 1 + claims.len()
-    });
-    assert!(0 < most && most < CHECKS_MAX, "{most} checks leave no place for a contested claim");
-    let contesting: Vec<AddressClaimer> =
-        addresses.iter().map(|address| AddressClaimer::claim(&pair.server, *address, 2)).collect();
-    pair.drive_until("the contested ones", |_, server| {
-        most = most.max(count_checks(server));
-        server.transport.accepted.len() == 1 + claims.len() + contesting.len()
-    });
-    assert!(most <= CHECKS_MAX, "{most}");
-    exchange_frames(&mut pair);
-}
-
-#[test]
-fn number_of_held_links_of_one_address_is_limited() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
-    let address = pair.client.transport.address();
-    let mut claims: Vec<AddressClaimer> =
-        (0..=HELD_MAX_LINKS).map(|_| AddressClaimer::claim(&pair.server, address, 1)).collect();
-    // The peer, which would refute them, makes no progress.
-    drive_until("one to be refused", &mut [&mut pair.server], |_| {
-        let unanswered = claims.iter_mut().map(|claim| claim.records().is_empty());
-        unanswered.filter(|is_unanswered| *is_unanswered).count() == 1
-            && claims.iter_mut().any(AddressClaimer::read)
-    });
-    assert_eq!(pair.server.transport.accepted.len(), 1 + HELD_MAX_LINKS);
-    pair.drive_until("all to be refuted", |_, server| server.transport.accepted.len() == 1);
-    exchange_frames(&mut pair);
 }
 
 #[test]
@@ -521,26 +398,4 @@ fn claim_of_a_reserved_address_is_held_until_it_is_released_or_refuted() {
     // The owner's own link is confirmed.
     owner.transport.connect(side.transport.address());
     drive_until("the owner's link", &mut [&mut side, &mut owner], |sides| live_count(sides[0]) == 2);
-}
-
-#[test]
-fn bytes_that_are_no_greeting_end_a_connecting_link() {
-    let wrong = [
-        ClaimRecord { status: ClaimStatus::Admitted, token: 1 }.to_bytes().to_vec(),
-        ClaimRecord { status: ClaimStatus::Confirmed, token: 1 }.to_bytes().to_vec(),
-        encode_frame(),
-        [ClaimRecord { status: ClaimStatus::Held, token: 1 }.to_bytes().to_vec(), encode_frame()].concat(),
-    ];
-    for bytes in wrong {
-        let mut side = Side::open(&provider(), LOOPBACK);
-        let listener = TcpListener::bind(LOOPBACK).unwrap();
-        let address: Address = listener.local_addr().unwrap().into();
-        let link: LinkId = side.transport.connect(address);
-        let (mut raw, _) = listener.accept().unwrap();
-        raw.write_all(&Hello { address, instance: 5 }.to_bytes()).unwrap();
-        raw.write_all(&bytes).unwrap();
-        drive_until("the end of the link", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
-        assert!(matches!(side.down_error(link), Some(LinkError::Protocol(_))), "{:?}", side.down_error(link));
-        assert_eq!(side.inbox(link).unwrap().up, None);
-    }
 }

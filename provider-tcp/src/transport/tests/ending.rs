@@ -134,23 +134,6 @@ fn write_until_it_fails(side: &mut Side, link: LinkId) {
 }
 
 #[test]
-fn refused_connect_is_reported_once() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let link = side.transport.connect(vacant.into());
-    assert!(
-        side.transport.send_inline(link, &make_message(0, 1), b"").is_err(),
-        "a frame was taken before the link was up"
-    );
-    assert_eq!(side.transport.send(link, &make_message(0, 1), &[]), Sent::Full);
-    assert!(side.recorder.inboxes.is_empty(), "only receive reports a failure");
-    assert_eq!(drive_until_down(&mut side, link), LinkError::NoEndpoint { medium: "TCP" });
-    assert_eq!(side.inbox(link).unwrap().up, None);
-    assert!(side.transport.send_inline(link, &make_message(0, 1), b"").is_err());
-    assert_eq!(side.transport.connect(vacant.into()), link, "the number is free again");
-}
-
-#[test]
 fn connect_to_another_family_fails_with_eafnosupport() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let other_family: SocketAddr = "[::1]:9".parse().unwrap();
@@ -167,70 +150,6 @@ fn connect_to_another_family_fails_with_eafnosupport() {
 }
 
 #[test]
-fn drain_delivers_taken_frames_before_closed() {
-    let provider = TcpProvider::new().with_send_buffer_bytes(4096).with_receive_buffer_bytes(4096);
-    let mut pair = Pair::open_connected(&provider, "127.0.0.1:0");
-    let (out, into) = (pair.out, pair.into);
-    let mut count = 0;
-    while pair.client.transport.send_inline(out, &make_message(500, count), &make_payload(500, count)).is_ok()
-    {
-        count += 1;
-    }
-    // The peer has also sent a frame, which this side has not read.
-    pair.server.transport.send_inline(into, &make_message(100, 1), &make_payload(100, 1)).unwrap();
-    pair.server.transport.flush();
-    pair.client.transport.close(out, Close::Drain);
-    assert_eq!(pair.client.transport.draining_count(), 1);
-    assert!(pair.client.transport.send_inline(out, &make_message(0, 0), b"").is_err());
-    pair.drive_until("both sides to end", |client, server| {
-        client.transport.draining_count() == 0 && server.down_error(into).is_some()
-    });
-    assert_eq!(pair.server.down_error(into), Some(&LinkError::Closed));
-    assert_eq!(pair.server.received_frames(into).len() as u64, count);
-    assert!(pair.client.received_frames(out).is_empty(), "later frames of the peer are dropped");
-    assert_eq!(pair.client.down_error(out), None, "nothing more is reported");
-}
-
-#[test]
-fn drain_ends_without_progress_of_the_peer() {
-    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
-    pair.client.transport.send_inline(pair.out, &make_message(9, 9), &make_payload(9, 9)).unwrap();
-    pair.client.transport.close(pair.out, Close::Drain);
-    drive_until("the end", &mut [&mut pair.client], |sides| sides[0].transport.draining_count() == 0);
-    let into = pair.into;
-    pair.drive_until("the peer to notice", |_, server| server.down_error(into).is_some());
-    assert_eq!(pair.server.down_error(into), Some(&LinkError::Closed));
-    assert_eq!(pair.server.received_frames(into), [(make_message(9, 9), make_payload(9, 9))]);
-}
-
-#[test]
-fn drain_while_connecting_sends_the_hello() {
-    let provider = TcpProvider::new();
-    let (mut client, mut server) = (Side::open(&provider, "[::1]:0"), Side::open(&provider, "[::1]:0"));
-    let link = client.transport.connect(server.transport.address());
-    assert!(client.transport.send_inline(link, &make_message(9, 9), &make_payload(9, 9)).is_err());
-    client.transport.close(link, Close::Drain);
-    drive_until("the end of both sides", &mut [&mut client, &mut server], |sides| {
-        sides[0].transport.draining_count() == 0
-            && sides[1].only_link().is_some_and(|link| sides[1].down_error(link).is_some())
-    });
-    let into = server.only_link().unwrap();
-    assert_eq!(server.down_error(into), Some(&LinkError::Closed));
-    assert!(server.received_frames(into).is_empty());
-    assert!(client.recorder.inboxes.is_empty());
-}
-
-#[test]
-fn drain_of_a_refused_connect_reports_nothing() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let link = side.transport.connect(vacant.into());
-    side.transport.close(link, Close::Drain);
-    drive_until("the end", &mut [&mut side], |sides| sides[0].transport.draining_count() == 0);
-    assert!(side.recorder.inboxes.is_empty());
-}
-
-#[test]
 fn peer_death_inside_a_frame_is_econnreset() {
     for (len_bytes, sent_bytes) in [(100, 60), (100, 5), (1_000_000, 300_000)] {
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
@@ -242,16 +161,6 @@ fn peer_death_inside_a_frame_is_econnreset() {
         assert_eq!(side.received_frames(link), [(make_message(3, 1), make_payload(3, 1))]);
         assert_eq!(side.inbox(link).unwrap().is_mid_frame(), sent_bytes > HEADER_MAX_BYTES);
     }
-}
-
-#[test]
-fn peer_end_between_frames_is_closed() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let (mut raw, link) = connect_raw_peer(&mut side);
-    raw.write_all(&encode_frame(100_000, 1)).unwrap();
-    drop(raw);
-    assert_eq!(drive_until_down(&mut side, link), LinkError::Closed);
-    assert_eq!(side.received_frames(link).len(), 1);
 }
 
 #[test]
@@ -381,60 +290,6 @@ fn calls_on_an_unknown_link_do_nothing() {
     side.transport.close(unknown, Close::Drain);
     side.transport.close(unknown, Close::Abort);
     assert_eq!((side.transport.draining_count(), side.progress()), (0, 0));
-}
-
-#[test]
-fn reused_link_id_gets_no_old_events() {
-    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
-    let address = pair.server.transport.address();
-    for round in 0..50 {
-        let out = pair.out;
-        // When the old link is closed, it still has kernel events, entries in the transport's lists, and
-        // staged frames.
-        pair.client.transport.send_inline(out, &make_message(0, round), b"").unwrap();
-        pair.server.transport.send_inline(pair.into, &make_message(0, round), b"").unwrap();
-        pair.server.transport.flush();
-        pair.client.transport.close(out, Close::Abort);
-        pair.client.recorder.inboxes.remove(&out);
-        let (old_into, mut new_into) = (pair.into, None);
-        assert_eq!(pair.client.transport.connect(address), out);
-        pair.drive_until("the connection", |client, _| {
-            client.transport.send_inline(out, &make_message(1, round), b"x").is_ok()
-        });
-        pair.drive_until("the next link", |client, server| {
-            new_into = server
-                .recorder
-                .inboxes
-                .iter()
-                .find(|(_, inbox)| {
-                    inbox.down.is_none() && inbox.frames == [(make_message(1, round), b"x".to_vec())]
-                })
-                .map(|(link, _)| *link);
-            client.is_up(out) && new_into.is_some()
-        });
-        assert!(pair.client.received_frames(out).is_empty(), "a frame of the link before");
-        pair.drive_until("the end of the link before", |_, server| {
-            Some(old_into) == new_into || server.inbox(old_into).is_none_or(|inbox| inbox.down.is_some())
-        });
-        pair.into = new_into.unwrap();
-    }
-}
-
-#[test]
-fn stop_accepting_keeps_existing_links() {
-    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
-    let address = pair.server.transport.address();
-    let waiting = pair.client.transport.connect(address);
-    pair.server.transport.stop_accepting();
-    pair.server.transport.stop_accepting();
-    let late = pair.client.transport.connect(address);
-    pair.drive_until("the others to be refused", |client, _| {
-        client.down_error(waiting).is_some() && client.down_error(late).is_some()
-    });
-    assert_eq!(pair.client.down_error(late).map(LinkError::errno), Some(Errno::ECONNREFUSED));
-    pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
-    let into = pair.into;
-    pair.drive_until("a frame", |_, server| server.received_frames(into).len() == 1);
 }
 
 #[test]

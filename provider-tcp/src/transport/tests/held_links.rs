@@ -10,7 +10,7 @@ use socket2::SockRef;
 use super::address_claimer::{
     AddressClaimer, LOOPBACK, await_end_of_checks, exchange_frames, live_count, provider,
 };
-use crate::limits::{HELD_HUNG_UP_MAX_LINKS, HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS};
+use crate::limits::HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS;
 use crate::links::Slot;
 use crate::testing::{Pair, Side, drive_until, make_message};
 
@@ -29,25 +29,6 @@ fn few_held_links_whose_peers_have_hung_up_are_kept() {
         sides[0].transport.accepted.len() == 1 + HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS
     });
     exchange_frames(&mut pair);
-}
-
-#[test]
-fn few_held_links_of_all_addresses_are_kept_after_a_hang_up() {
-    let mut side = Side::open(&provider(), LOOPBACK);
-    let silent: Vec<TcpListener> =
-        (0..HELD_HUNG_UP_MAX_LINKS + 4).map(|_| TcpListener::bind(LOOPBACK).unwrap()).collect();
-    let mut rivals = Vec::new();
-    for listener in &silent {
-        let address = listener.local_addr().unwrap().into();
-        rivals.push(AddressClaimer::claim(&side, address, 1));
-        drive_until("a link", &mut [&mut side], |_| rivals.last_mut().unwrap().has(ClaimStatus::Welcome));
-        let mut stranger = AddressClaimer::claim(&side, address, 2);
-        drive_until("a held link", &mut [&mut side], |_| stranger.has(ClaimStatus::Held));
-    }
-    drive_until("the surplus to be dropped", &mut [&mut side], |sides| {
-        sides[0].transport.accepted.len() == rivals.len() + HELD_HUNG_UP_MAX_LINKS
-    });
-    assert_eq!(live_count(&side), rivals.len());
 }
 
 #[test]

@@ -32,36 +32,6 @@ pub(super) fn has_ended(stream: &mut TcpStream) -> bool {
 }
 
 #[test]
-fn link_up_names_address_and_instance_of_the_peer() {
-    for bind in ["127.0.0.1:0", "[::1]:0"] {
-        let pair = Pair::open_connected(&TcpProvider::new(), bind);
-        let (client, server) = (&pair.client, &pair.server);
-        let at_client = client.inbox(pair.out).unwrap().up;
-        assert_eq!(at_client, Some((server.transport.address(), server.instance)));
-        let at_server = server.inbox(pair.into).unwrap().up;
-        assert_eq!(at_server, Some((client.transport.address(), client.instance)));
-    }
-}
-
-#[test]
-fn wildcard_endpoint_is_reachable_at_its_address() {
-    for (wildcard, loopback) in [("0.0.0.0:0", "127.0.0.1:0"), ("[::]:0", "[::1]:0")] {
-        let provider = TcpProvider::new();
-        let mut client = Side::open(&provider, wildcard);
-        let mut server = Side::open(&provider, loopback);
-        assert!(client.transport.address().is_specific());
-        client.transport.connect(server.transport.address());
-        drive_until("the hello", &mut [&mut client, &mut server], |sides| sides[1].only_link().is_some());
-        let into = server.only_link().unwrap();
-        let (peer, _) = server.inbox(into).unwrap().up.unwrap();
-        assert_eq!(peer, client.transport.address());
-        let back = server.transport.connect(peer);
-        drive_until("the way back", &mut [&mut client, &mut server], |sides| sides[1].is_up(back));
-        assert_eq!(server.inbox(back).unwrap().up, Some((peer, client.instance)));
-    }
-}
-
-#[test]
 fn connect_uses_the_bound_source_address() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.2:0");
@@ -168,14 +138,6 @@ fn stranger_is_refused_by_its_own_bytes_and_not_by_those_of_another() {
 }
 
 #[test]
-fn wrong_first_byte_drops_the_connection() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
-    raw.write_all(b"G").unwrap();
-    drive_until("the stranger to be dropped", &mut [&mut side], |_| has_ended(&mut raw));
-}
-
-#[test]
 fn connect_to_another_service_is_a_protocol_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
@@ -276,20 +238,6 @@ fn bad_frame_ends_its_own_link_only() {
 }
 
 #[test]
-fn hello_byte_by_byte_is_accepted() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
-    raw.set_nodelay(true).unwrap();
-    for byte in encode_hello("127.0.0.1:100") {
-        assert!(side.only_link().is_none());
-        raw.write_all(&[byte]).unwrap();
-        side.progress();
-    }
-    drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
-    assert!(side.transport.half_open.is_empty());
-}
-
-#[test]
 fn half_open_limit_drops_the_oldest() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let address = side.transport.address().socket_addr();
@@ -357,21 +305,4 @@ fn hello_is_answered_only_when_complete() {
     assert_eq!(answer[..HELLO_BYTES], own.to_bytes());
     let record = ClaimRecord::parse(answer[HELLO_BYTES..].first_chunk().unwrap()).unwrap();
     assert_eq!((record.status, count_bytes), (ClaimStatus::Welcome, ANSWER_BYTES));
-}
-
-#[test]
-fn link_accepted_without_hello_never_comes_up() {
-    let provider = TcpProvider::new();
-    let mut client = Side::open(&provider, "127.0.0.1:0");
-    let mut server = Side::open(&provider, "127.0.0.1:0");
-    let link = client.transport.connect(server.transport.address());
-    // The client makes no pass before the server accepts, so the client's hello is still unwritten.
-    drive_until("it to be accepted", &mut [&mut server], |sides| !sides[0].transport.half_open.is_empty());
-    drive_until("a frame to be taken", &mut [&mut client], |sides| {
-        sides[0].transport.send_inline(link, &make_message(3, 1), b"abc").is_ok()
-    });
-    client.progress();
-    server.transport.stop_accepting();
-    drive_until("the end of the link", &mut [&mut client], |sides| sides[0].down_error(link).is_some());
-    assert_eq!(client.inbox(link).unwrap().up, None, "up at the client, and never at the server");
 }

@@ -2,11 +2,11 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use homespun_engine::transport::{Armed, LinkError, Transport};
+use homespun_engine::transport::{Armed, Transport};
 use homespun_engine::wire::hello::HELLO_BYTES;
 
 use super::hello::{encode_hello, has_ended};
@@ -23,15 +23,6 @@ fn open_side(provider: &TcpProvider) -> (Side, SocketAddr) {
     let side = Side::open(provider, "127.0.0.1:0");
     let address = side.transport.address().socket_addr();
     (side, address)
-}
-
-/// Connects, and claims an address of its own at which no socket listens.
-fn connect_with_hello(address: SocketAddr) -> TcpStream {
-    static NEXT_PORT: AtomicU16 = AtomicU16::new(100);
-    let mut raw = TcpStream::connect(address).unwrap();
-    let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
-    raw.write_all(&encode_hello(&format!("127.0.0.1:{port}"))).unwrap();
-    raw
 }
 
 #[test]
@@ -80,49 +71,6 @@ fn hello_that_waited_for_a_pass_is_not_late() {
     thread::sleep(2 * SHORT);
     drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
     assert!(!has_ended(&mut raw));
-}
-
-#[test]
-fn link_after_its_hello_may_be_silent() {
-    let (mut side, address) = open_side(&TcpProvider::new().with_hello_timeout(SHORT));
-    let mut raw = connect_with_hello(address);
-    drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
-    thread::sleep(2 * SHORT);
-    for _ in 0..100 {
-        side.progress();
-    }
-    assert!(!has_ended(&mut raw) && side.is_up(side.only_link().unwrap()));
-}
-
-#[test]
-fn accepted_links_beyond_the_limit_are_refused_until_one_ends() {
-    let provider = TcpProvider::new().with_accepted_max_links(2).with_unproven_grace(Duration::MAX);
-    let (mut side, address) = open_side(&provider);
-    let mut accepted = [connect_with_hello(address), connect_with_hello(address)];
-    drive_until("both links", &mut [&mut side], |sides| sides[0].recorder.inboxes.len() == 2);
-    for _ in 0..3 {
-        let mut refused = connect_with_hello(address);
-        drive_until("the refusal", &mut [&mut side], |_| has_ended(&mut refused));
-    }
-    assert!(accepted.iter_mut().all(|raw| !has_ended(raw)));
-    assert_eq!((side.recorder.inboxes.len(), side.transport.half_open.len()), (2, 0));
-
-    // The limit counts peers that connect, not peers to which the endpoint connects.
-    let (mut other, other_address) = open_side(&TcpProvider::new());
-    let out = side.transport.connect(other_address.into());
-    drive_until("a link of its own", &mut [&mut side, &mut other], |sides| sides[0].is_up(out));
-
-    let [first, _second] = accepted;
-    drop(first);
-    drive_until("the end of the first link", &mut [&mut side], |sides| {
-        sides[0].recorder.inboxes.values().any(|inbox| inbox.down == Some(LinkError::Closed))
-    });
-    let mut next = connect_with_hello(address);
-    drive_until("the next link", &mut [&mut side], |sides| {
-        let inboxes = &sides[0].recorder;
-        inboxes.inboxes.len() + inboxes.past.len() == 4
-    });
-    assert!(!has_ended(&mut next));
 }
 
 #[test]
