@@ -281,3 +281,20 @@ fn fence_completion_covers_sends_of_a_lower_level() {
         assert_eq!(received, [1, 2].map(numbered_context));
     }
 }
+
+#[test]
+fn injected_send_leaves_its_memory_when_the_call_returns() {
+    const INJECT: u64 = 1 << 25;
+    let pair = Pair::open();
+    // The first waits for the link.
+    for _ in 0..3 {
+        let (mut message, mut room) = ([7_u8; 64], [0; 64]);
+        let part = to_iovec(&mut message);
+        let msg = messages(&part, 1, pair.to_right, numbered_context(1)).0;
+        assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, INJECT), 0);
+        message.fill(0xff);
+        pair.right.ep.recv(&mut room, 2);
+        assert_eq!(pair.at_right("a message").len, 64);
+        assert_eq!((room, pair.at_left("a send").op_context), ([7; 64], numbered_context(1)));
+    }
+}
