@@ -8,6 +8,7 @@ use homespun_rpma::{
     Error, FlushType, LocalSlice, MemoryRegion, Peer, PeerAttr, RemoteMemoryRegion, Report, Status, Usage,
 };
 use homespun_suite::process::{Channel, Process};
+use homespun_suite::sleeping::{join_in_time, spawn_sleeper};
 use serde::{Deserialize, Serialize};
 
 const DOMAINS: [DomainName; 3] = [DomainName::Tcp, DomainName::Shm, DomainName::Auto];
@@ -229,9 +230,9 @@ fn peer_killed_while_a_thread_waits_for_a_message_wakes_it() {
             remote.connection.recv(LocalSlice::EMPTY, context).unwrap();
         }
         let queue = remote.connection.completion_queue().clone();
-        let waiter = thread::spawn(move || queue.wait());
+        let sleeper = spawn_sleeper(move || queue.wait());
         remote.process.kill();
-        assert_eq!(waiter.join().unwrap(), Ok(()));
+        assert_eq!(join_in_time(sleeper), Ok(()));
         for context in 0..3 {
             let completion = remote.next_completion();
             assert_eq!((completion.op_context, completion.status), (context, Status::Flushed));

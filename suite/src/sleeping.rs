@@ -4,13 +4,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use homespun::wait::Waitable;
 use homespun::{CompletionQueue, Counter, Errno, ReadError, WaitObject, WaitSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::deadline::Deadline;
 pub use super::deadline::PATIENCE;
 use super::ended::{Ended, poll_completion};
 use super::posix;
@@ -58,6 +60,31 @@ pub fn wait_until_thread_sleeps(thread_directory: &Path) {
         }
         thread::yield_now();
     }
+}
+
+/// Starts a thread that waits for something, and returns when it sleeps in the kernel.
+pub fn spawn_sleeper<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let (sender, receiver) = mpsc::channel();
+    let sleeper = thread::spawn(move || {
+        sender.send(own_thread_directory()).expect("the test listens");
+        wait()
+    });
+    wait_until_thread_sleeps(&receiver.recv().expect("the thread runs"));
+    sleeper
+}
+
+/// Waits for the end of a thread.
+///
+/// # Panics
+///
+/// If the thread does not end in time, or has panicked.
+#[track_caller]
+pub fn join_in_time<T>(thread: JoinHandle<T>) -> T {
+    let deadline = Deadline::new();
+    while !thread.is_finished() {
+        deadline.yield_or_panic("the end of a wait");
+    }
+    thread.join().expect("no panic")
 }
 
 /// Sleeps on a counter's wait object until the counter has reached a threshold.

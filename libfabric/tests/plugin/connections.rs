@@ -18,7 +18,7 @@ use libc::{c_int, c_void};
 
 use crate::host::{
     API_VERSION, EAGAIN, EAVAIL, EBADFLAGS, EINVAL, ENOEQ, ENOPROTOOPT, ENOSYS, ENOTCONN, EOPBADSTATE,
-    ETOOSMALL, FI_SOURCE, InfoList, NULL, Node, Object, Plugin, call, cq_attr, eq_attr, get_name, join,
+    ETOOSMALL, InfoList, NULL, Node, Object, Plugin, call, cq_attr, eq_attr, get_name, join,
     numbered_context, open_fabric, wait_until,
 };
 
@@ -29,7 +29,7 @@ const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 fn loopback_msg_infos() -> InfoList {
     let mut hints = InfoList::hints();
     hints.ep().r#type = FI_EP_MSG;
-    Plugin::get().getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints)).expect("they are offered")
+    Plugin::get().loopback_infos_with(hints)
 }
 
 /// The objects that endpoints need. They are closed in the order of the fields.

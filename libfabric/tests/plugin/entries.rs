@@ -22,6 +22,7 @@ const RECV: u64 = 1 << 10;
 const SEND: u64 = 1 << 11;
 const MULTI_RECV: u64 = 1 << 16;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
+const FENCE: u64 = 1 << 21;
 const INJECT_COMPLETE: u64 = 1 << 26;
 const DELIVERY_COMPLETE: u64 = 1 << 28;
 const FI_SOURCE_ERR: u64 = 1 << 50;
@@ -252,5 +253,48 @@ fn completed_send_leaves_its_memory_to_the_application() {
         let is_there = |place| unsafe { start.add(place).read_volatile() } == 0xff;
         assert!((0..len_bytes).all(is_there), "{len_bytes} bytes were not delivered");
         assert_eq!(pair.at_right("the delivered message").op_context, numbered_context(3));
+    }
+}
+
+/// The receiver's queue is only driven, so its memory tells what has arrived.
+#[test]
+fn fence_completion_covers_sends_of_a_lower_level() {
+    let pair = Pair::open();
+    for len_bytes in [8, 9000, 300_000, 5 << 20] {
+        let (mut message, mut room) = (vec![7_u8; len_bytes], vec![0; len_bytes]);
+        let start = room.as_mut_ptr();
+        pair.right.ep.recv(&mut room, 1);
+        pair.right.ep.recv(&mut [], 2);
+        for (part, context, flags) in
+            [(&mut message[..], 3, INJECT_COMPLETE), (&mut [][..], 4, DELIVERY_COMPLETE | FENCE)]
+        {
+            let part = to_iovec(part);
+            let msg = messages(&part, 1, pair.to_right, numbered_context(context)).0;
+            assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, flags), 0);
+        }
+        let ended = [(); 2].map(|()| pair.at_left("the end of a send").op_context);
+        assert_eq!(ended, [3, 4].map(numbered_context));
+        // SAFETY: the memory is alive, and delivered bytes are not written again.
+        let is_there = |place| unsafe { start.add(place).read_volatile() } == 7;
+        assert!((0..len_bytes).all(is_there), "{len_bytes} bytes before the fence were not delivered");
+        let received = [(); 2].map(|()| pair.at_right("a message").op_context);
+        assert_eq!(received, [1, 2].map(numbered_context));
+    }
+}
+
+#[test]
+fn injected_send_leaves_its_memory_when_the_call_returns() {
+    const INJECT: u64 = 1 << 25;
+    let pair = Pair::open();
+    // The first waits for the link.
+    for _ in 0..3 {
+        let (mut message, mut room) = ([7_u8; 64], [0; 64]);
+        let part = to_iovec(&mut message);
+        let msg = messages(&part, 1, pair.to_right, numbered_context(1)).0;
+        assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, INJECT), 0);
+        message.fill(0xff);
+        pair.right.ep.recv(&mut room, 2);
+        assert_eq!(pair.at_right("a message").len, 64);
+        assert_eq!((room, pair.at_left("a send").op_context), ([7; 64], numbered_context(1)));
     }
 }

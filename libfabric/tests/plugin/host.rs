@@ -1,7 +1,7 @@
 //! Plays the host: calls the plugin as `libfabric.so` and the inline functions of its headers do.
 
 use std::env;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::mem;
 use std::ptr;
 use std::sync::OnceLock;
@@ -117,7 +117,21 @@ impl Plugin {
 
     /// Returns infos for endpoints on the loopback interface.
     pub(crate) fn loopback_infos(&self) -> InfoList {
-        self.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, None).expect("a loopback interface")
+        self.loopback_infos_with(InfoList::hints())
+    }
+
+    /// As [`loopback_infos`](Self::loopback_infos), with these hints. The infos are those of `tcp`, unless
+    /// the environment names another domain.
+    pub(crate) fn loopback_infos_with(&self, mut hints: InfoList) -> InfoList {
+        let domain = env::var("FI_HOMESPUN_DOMAIN").unwrap_or_else(|_| "tcp".to_owned());
+        hints.domain().name = duplicate(&CString::new(&*domain).expect("a name"));
+        let infos = self.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints));
+        let infos = infos.expect("a loopback interface");
+        for info in infos.iter() {
+            // SAFETY: answers have all their attributes.
+            assert_eq!(read_c_str(unsafe { (*info.domain_attr).name }), domain);
+        }
+        infos
     }
 }
 

@@ -9,6 +9,8 @@ use homespun_rpma::{
     RemotePlace, Report, Status,
 };
 
+use homespun_suite::sleeping::{join_in_time, spawn_sleeper};
+
 use crate::harness::{
     Net, Pair, deep_config, expect_failure, expect_no_completion, expect_success, is_readable,
     set_nonblocking, wait_readable,
@@ -161,18 +163,16 @@ pub(crate) fn dropped_connection_ends_a_wait(net: &Net) {
     recv(&server, 1);
     send(&client, 2);
     wait_readable(queue.fd().unwrap());
-    let waiter = thread::spawn({
-        let queue = server.completion_queue().clone();
-        move || {
-            let mut contexts = Vec::new();
-            while queue.wait() != Err(Error::NoCompletion) {
-                contexts.push(queue.next().unwrap().op_context);
-            }
-            contexts
+    let server_queue = server.completion_queue().clone();
+    let sleeper = spawn_sleeper(move || {
+        let mut contexts = Vec::new();
+        while server_queue.wait() != Err(Error::NoCompletion) {
+            contexts.push(server_queue.next().unwrap().op_context);
         }
+        contexts
     });
     drop(server);
-    assert_eq!(waiter.join().unwrap(), [1]);
+    assert_eq!(join_in_time(sleeper), [1]);
     // What has completed before can still be read.
     drop(client);
     expect_success(&queue, Operation::Send, 2);

@@ -8,6 +8,8 @@ use homespun_rpma::{
     PRIVATE_DATA_MAX_BYTES, Report, Status, Usage,
 };
 
+use homespun_suite::sleeping::{join_in_time, spawn_sleeper};
+
 use crate::harness::{
     Memory, Net, Pair, deep_config, expect_event, expect_failure, expect_success, is_readable, listen,
     next_request, next_request_unless_given_up, payload, request, request_with_timeout, set_nonblocking,
@@ -177,12 +179,10 @@ pub(crate) fn end_of_the_connection_flushes_posted_receives(net: &Net) {
         client.recv(ours.slice(0, 0), context).unwrap();
         server.recv(theirs.slice(0, 0), 10 + context).unwrap();
     }
-    // A thread that waits wakes.
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| server.completion_queue().wait());
-        client.disconnect().unwrap();
-        assert_eq!(waiter.join().unwrap(), Ok(()));
-    });
+    let queue = server.completion_queue().clone();
+    let sleeper = spawn_sleeper(move || queue.wait());
+    client.disconnect().unwrap();
+    assert_eq!(join_in_time(sleeper), Ok(()));
     for context in 1..=3 {
         expect_failure(client.completion_queue(), Status::Flushed, context);
         expect_failure(server.completion_queue(), Status::Flushed, 10 + context);

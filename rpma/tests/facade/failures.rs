@@ -87,24 +87,33 @@ pub(crate) fn flush_beyond_the_region_fails(net: &Net) {
 
 pub(crate) fn operations_after_a_failure_are_flushed(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect_deep(net);
-    let here = Memory::zeroed(&client_peer, 8, Usage::WRITE_SRC | Usage::RECV);
-    let there = Memory::zeroed(&server_peer, 8, Usage::WRITE_DST).remote();
+    let here_for = Usage::READ_DST | Usage::WRITE_SRC | Usage::SEND | Usage::RECV;
+    let here = Memory::zeroed(&client_peer, 8, here_for);
+    let there_for = BOTH | Usage::FLUSH_TYPE_VISIBILITY;
+    let there = Memory::zeroed(&server_peer, 8, there_for).remote();
     for context in 0..3 {
         client.recv(here.slice(0, 0), 100 + context).unwrap();
     }
     client.write(there.at(8), here.all(), Report::OnError, 0).unwrap();
     // The failure may be there before the last of them is posted.
     for context in 1..11 {
-        client.write(there.at(0), here.all(), Report::OnError, context).unwrap();
+        let posted = match context % 5 {
+            0 => client.send(here.slice(0, 0), Report::OnError, context),
+            1 => client.read(here.all(), there.at(0), Report::OnError, context),
+            2 => client.flush(&there, 0, 8, FlushType::Visibility, Report::OnError, context),
+            3 => client.atomic_write(there.at(0), [1; 8], Report::OnError, context),
+            _ => client.write(there.at(0), here.all(), Report::OnError, context),
+        };
+        posted.unwrap();
     }
     let mut ended = Vec::new();
     while ended.len() < 4 + 10 {
         let completion = next_completion(client.completion_queue());
         ended.push((completion.op_context, completion.status));
     }
-    let of_writes: Vec<_> = ended.iter().filter(|(context, _)| *context < 100).collect();
-    assert_eq!(*of_writes[0], (0, Status::RemoteAccess));
-    for (expected, (context, status)) in (1..).zip(&of_writes[1..]) {
+    let of_operations: Vec<_> = ended.iter().filter(|(context, _)| *context < 100).collect();
+    assert_eq!(*of_operations[0], (0, Status::RemoteAccess));
+    for (expected, (context, status)) in (1..).zip(&of_operations[1..]) {
         assert_eq!((*context, *status), (expected, Status::Flushed));
     }
     let of_receives: Vec<_> = ended.iter().filter(|(context, _)| *context >= 100).collect();

@@ -1,6 +1,6 @@
 //! What the tests have in common: peers over a transport, connected pairs, and memory.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use homespun_rpma::{
     ConnectionRequest, DomainName, Endpoint, Error, LocalSlice, MemoryRegion, Operation, Peer, PeerAttr,
     RemoteMemoryRegion, Status, Usage,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// How long a test waits for something that must come.
@@ -175,6 +175,11 @@ pub(crate) fn expect_no_completion(queue: &CompletionQueue) {
 #[track_caller]
 pub(crate) fn wait_readable(descriptor: BorrowedFd<'_>) {
     assert!(is_readable_within(descriptor, PATIENCE), "nothing has come");
+    // An epoll(7) is readable if its descriptor is.
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
+    let anything = epoll::EventData::new_u64(0);
+    epoll::add(&epoll, descriptor, anything, epoll::EventFlags::IN).expect("a descriptor that it takes");
+    assert!(is_readable(epoll.as_fd()), "epoll(7) does not see it");
 }
 
 pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {

@@ -85,8 +85,10 @@ fn messages_of_every_size_wake_both_sides(net: &Net) {
             scope.spawn(|| {
                 for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
                     bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                    let taken = sleep_until_completion(bob.local_cq());
+                    let ended = sleep_until_operation_ends(bob.local_cq());
+                    let (taken, source) = ended.expect("no operation fails");
                     assert!(received_bytes(&taken.buffer) == payload(context, len_bytes));
+                    assert_eq!(source, bob.peer());
                     bob.endpoint.send(payload(context, 8), bob.peer(), 99).unwrap();
                     assert_eq!(sleep_until_completion(bob.local_cq()).context, 99);
                 }
