@@ -9,7 +9,7 @@ use std::time::Duration;
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, Progress};
 use homespun::params::Params;
-use homespun::{Address, Domain, Fabric, SimulatedClock};
+use homespun::{Address, Domain, Fabric, FabricAddress, SimulatedClock};
 use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
 
@@ -270,6 +270,13 @@ impl Net {
             address = address.with_port(1024 + address.port() % 32_768);
         }
         VacantAddress { address, _held: Some(held) }
+    }
+
+    /// [Reserves](Self::reserve_vacant_address) an address, and inserts it into a party's vector.
+    pub fn insert_vacant_address(&self, party: &Party) -> (VacantAddress, FabricAddress) {
+        let vacancy = self.reserve_vacant_address();
+        let absent = party.insert(vacancy.address);
+        (vacancy, absent)
     }
 
     fn start_driving_queue(&self, queue: &Queue) {

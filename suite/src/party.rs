@@ -7,7 +7,8 @@ use std::sync::Arc;
 use homespun::flags::{BindFlags, CompletionFlags, MrAccess, OpFlags};
 use homespun::info::Info;
 use homespun::{
-    AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, Domain, Errno, Error, FabricAddress,
+    Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, Domain, Errno, Error,
+    FabricAddress, SendMsg,
 };
 
 use super::call::{AddressForm, QueueName, RemoteAnswer, RemoteCall};
@@ -17,7 +18,7 @@ use super::driven_queues::DrivenQueues;
 use super::ended::{Ended, poll_completion};
 use super::handle::{Endpoint, Queue, Vector};
 use super::payload::{marked_buffer, payload, received_bytes};
-use super::region_spec::RegionSpec;
+use super::region_spec::{MemoryKind, RegionSpec};
 use super::regions::{Region, Registered};
 use super::remote_party::RemoteParty;
 use super::setup::Setup;
@@ -228,6 +229,12 @@ impl Party {
         }
     }
 
+    /// Registers memory that peers may read and write.
+    #[track_caller]
+    pub fn open_region(&self, len_bytes: usize, kind: MemoryKind, key: u64) -> Region {
+        self.register(RegionSpec::new(len_bytes, kind, key)).expect("a region")
+    }
+
     /// Registers the memory of a raw region of this process again, with these access rights and this key.
     pub fn register_again(&self, region: &Region, access: MrAccess, key: u64) -> Result<Region, Error> {
         let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
@@ -236,10 +243,20 @@ impl Party {
         registered.register_again(domain, access, key).map(|registered| Region::Here(Some(registered)))
     }
 
+    /// Inserts an address.
+    pub fn insert(&self, address: Address) -> FabricAddress {
+        self.av.insert(&[address]).remove(0).expect("the address can be inserted")
+    }
+
+    /// Inserts the address of each party into the vector of the other. Returns that of the other.
+    pub fn meet(&self, other: &Party) -> FabricAddress {
+        other.insert_address_of(self);
+        self.insert_address_of(other)
+    }
+
     /// Inserts another party's address.
     pub fn insert_address_of(&self, other: &Party) -> FabricAddress {
-        let name = other.endpoint.name().expect("an endpoint in service has a name");
-        self.av.insert(&[name]).remove(0).expect("an endpoint's name can be inserted")
+        self.insert(other.endpoint.name().expect("an endpoint in service has a name"))
     }
 
     /// Returns the fabric address of another party.
@@ -378,12 +395,71 @@ impl Party {
         }
     }
 
+    /// Returns a message to the peer, whose context is also the identity of its payload.
+    pub fn message(&self, context: u64, len_bytes: usize, flags: OpFlags) -> SendMsg {
+        let buffers = vec![payload(context, len_bytes)];
+        SendMsg { buffers, to: self.peer(), context, flags, ..SendMsg::default() }
+    }
+
+    /// Sends a [message](Self::message).
+    #[track_caller]
+    pub fn post_send(&self, context: u64, len_bytes: usize, flags: OpFlags) {
+        self.endpoint.sendmsg(self.message(context, len_bytes, flags)).expect("room for a send");
+    }
+
+    /// Waits for the completion of a receive, with this context and this message.
+    #[track_caller]
+    pub fn expect_message(&self, context: u64, message: &[u8]) -> Completion {
+        let completion = self.next_completion();
+        assert_eq!(completion.context, context);
+        assert!(received_bytes(&completion.buffer) == message, "another message than was sent");
+        completion
+    }
+
+    /// Waits until operations with these contexts have succeeded, in any order.
+    #[track_caller]
+    pub fn expect_each(&self, contexts: impl IntoIterator<Item = u64>) {
+        let mut expected: Vec<u64> = contexts.into_iter().collect();
+        let mut found: Vec<u64> = expected.iter().map(|_| self.next_completion().context).collect();
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected);
+    }
+
+    /// Waits until operations with these contexts have failed, in any order, and checks each failure. No
+    /// other operation may end.
+    #[track_caller]
+    pub fn expect_failures(&self, contexts: &[u64], check: impl Fn(&CompletionError)) {
+        let mut failed: Vec<u64> = contexts
+            .iter()
+            .map(|_| {
+                let failed = self.next_failure();
+                check(&failed);
+                failed.completion.context
+            })
+            .collect();
+        failed.sort_unstable();
+        assert_eq!(failed, contexts);
+        self.assert_no_completion();
+    }
+
+    /// Sends a message that no receive takes yet. homespun waits until it has arrived. Another provider may
+    /// deliver such a message only when a receive takes it.
+    #[track_caller]
+    pub fn send_unexpected(&self, send: SendMsg) {
+        if self.is_homespun {
+            self.send_and_wait_for_delivery(send);
+        } else {
+            self.endpoint.sendmsg(send).expect("room for a send");
+        }
+    }
+
     /// Sends a message, and waits until the peer has received all of it.
     #[track_caller]
-    pub fn send_and_wait_for_delivery(&self, send: homespun::endpoint::SendMsg) {
+    pub fn send_and_wait_for_delivery(&self, send: SendMsg) {
         let context = send.context;
         let flags = send.flags | OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
-        self.endpoint.sendmsg(homespun::endpoint::SendMsg { flags, ..send }).expect("a send is accepted");
+        self.endpoint.sendmsg(SendMsg { flags, ..send }).expect("a send is accepted");
         let completion = self.next_completion();
         assert_eq!(completion.context, context);
         assert!(completion.flags.contains(CompletionFlags::SEND));

@@ -1,14 +1,9 @@
 //! Concurrent atomic operations on an element exclude each other, whichever endpoints begin them:
 //! `fi_atomic(3)`.
 
-use homespun::Bytes;
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-
-use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_call, make_region_spec};
-use crate::payload::received_bytes;
-use crate::{
-    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns, over,
-};
+use super::atomics::{encode_element, encode_number, make_add_call, make_region_spec};
+use super::prelude::*;
+use crate::TransportKind;
 
 /// Several parties add one to the same elements. Each value must be fetched exactly once.
 #[over(all)]
@@ -18,8 +13,7 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     let target = net.open_party();
     let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
     for party in &parties {
-        party.insert_address_of(&target);
-        target.insert_address_of(party);
+        party.meet(&target);
     }
     for memory_kind in net.memory_kinds() {
         let region = target.register(make_region_spec(96, memory_kind)).unwrap();
@@ -82,8 +76,7 @@ fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
             let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
             known_as.map(|(net, target, region)| {
                 let party = net.open_party();
-                party.insert_address_of(target);
-                target.insert_address_of(&party);
+                party.meet(&target);
                 (party, region)
             })
         })
@@ -126,8 +119,7 @@ fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     region.write_at(0, &[0; 24]);
     let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
     for party in &parties {
-        party.insert_address_of(&target);
-        target.insert_address_of(party);
+        party.meet(&target);
     }
     let next = |party: &Party| {
         let deadline = Deadline::new();

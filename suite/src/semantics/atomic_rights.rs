@@ -1,19 +1,10 @@
 //! Which atomic operations an endpoint may begin or accept, and how others are refused: `fi_atomic(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
-use homespun::flags::{Caps, MrAccess, OpFlags};
-use homespun::limits::{ATOMIC_MAX_BYTES, INJECT_MAX_BYTES};
-use homespun::{
-    AtomicAttr, Buffer, Bytes, CompletionError, Errno, Error, FabricAddress, Fetched, Misuse, RemoteMemory,
-};
-
 use super::atomics::{
-    ANY, EVERYTHING, KEY, MODEST_BYTES, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags,
-    make_add_call, make_region_spec, perform_and_wait,
+    MODEST_BYTES, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags, make_add_call,
+    make_region_spec, perform_and_wait,
 };
-use crate::payload::{marked_buffer, payload, split_unevenly};
-use crate::{AtomicBy, AtomicCall, MemoryKind, Net, Party, RegionSpec, Setup, over};
+use super::prelude::*;
 
 /// Waits until the target has refused an operation of this kind. Returns `None` if the operation completed
 /// before: the completion of a base operation says only that its buffers are free (`fi_atomic(3)`).
@@ -133,10 +124,7 @@ fn atomic_without_the_capability_takes_effect(net: &Net) {
 
 #[over(driven, native)]
 fn post_with_invalid_arguments_is_refused(net: &Net) {
-    let (alice, bob) = net.open_pair_with(
-        Setup { tx_depth_ops: 2, ..Setup::default() },
-        Setup { asleep: true, ..Setup::default() },
-    );
+    let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
     let call =

@@ -1,19 +1,6 @@
 //! Atomic operations on the memory of peers: `fi_atomic(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::SendMsg;
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{Buffer, Bytes, Completion, Errno, Error, FabricAddress};
-
-use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use crate::{
-    AtomicBy, AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over,
-};
-
-pub(super) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-pub(super) const KEY: u64 = 0xfeed_f00d;
-pub(super) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+use super::prelude::*;
 
 /// The longest operations that tests post to other providers. Each provider has a limit of its own, and all
 /// known ones take this many bytes.
@@ -371,7 +358,7 @@ fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
 
 #[over(driven, own)]
 fn atomic_waits_for_a_sleeping_target(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(40));
     alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
@@ -408,9 +395,7 @@ fn atomics_take_effect_in_posting_order(net: &Net) {
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     bob.next_completion();
     assert_eq!(region.content(), *encode_number(COUNT));
-    let mut contexts: Vec<u64> = (0..=COUNT).map(|_| alice.next_completion().context).collect();
-    contexts.sort_unstable();
-    assert_eq!(contexts, (0..=COUNT).collect::<Vec<_>>());
+    alice.expect_each(0..=COUNT);
 }
 
 #[over(all, own)]
@@ -525,9 +510,7 @@ fn fence_waits_for_preceding_atomics(net: &Net) {
         assert_eq!(bob.next_completion().context, 7);
         let before = round * (COUNT + 1) - 1;
         assert_eq!(region.content(), *encode_number(before + 1));
-        let mut contexts: Vec<u64> = (0..COUNT).map(|_| alice.next_completion().context).collect();
-        contexts.sort_unstable();
-        assert_eq!(contexts, (0..COUNT).collect::<Vec<_>>());
+        alice.expect_each(0..COUNT);
         for context in [50, 60] {
             let completion = alice.next_completion();
             assert_eq!(
@@ -544,13 +527,7 @@ fn atomics_complete_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(0));
-    let levels = [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ];
-    for (context, flags) in (0..).zip(levels) {
+    for (context, flags) in (0..).zip(LEVELS) {
         let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
         expect_completion(&alice, AtomicKind::Base, context);
@@ -566,7 +543,7 @@ fn atomics_complete_at_every_level(net: &Net) {
 
 #[over(all)]
 fn selective_completion_hides_success_and_reports_failure(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     region.write_at(0, &encode_number(0));
     let call = |kind, context| make_add_call(kind, &alice, &region, 1, context);

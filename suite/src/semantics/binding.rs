@@ -1,30 +1,6 @@
 //! Bindings of counters to endpoints and regions: `fi_endpoint(3)`, `fi_mr(3)`.
 
-use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
-use homespun::{
-    AvAttr, Counter, CounterAttr, CounterEvents, CqAttr, Domain, Errno, Error, MemoryRegion, MrAttr,
-    Rejected, WaitObject,
-};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
-use crate::sleeping::PATIENCE;
-use crate::{Deadline, Net, RmaBy, RmaCall, over};
-
-#[track_caller]
-pub(crate) fn expect_errno<T>(result: Result<T, Error>) -> Errno {
-    result.err().expect("it is refused").errno()
-}
-
-/// Opens a counter of this domain with this wait object.
-pub(crate) fn open_counter(domain: &Domain, wait: WaitObject) -> Counter {
-    domain.open_counter(&CounterAttr { wait, ..CounterAttr::default() }).expect("a counter")
-}
-
-pub(crate) fn register_region(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegion {
-    let attr = MrAttr { access: EVERYTHING, requested_key: Some(key), flags, ..MrAttr::default() };
-    domain.register(64, &attr).expect("a region")
-}
+use super::prelude::*;
 
 #[over(one_process)]
 fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {

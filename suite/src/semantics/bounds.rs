@@ -1,15 +1,6 @@
 //! Completion queues are bounded, and no completion is lost: `FI_RM_ENABLED` of `fi_domain(3)`.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::{Again, Errno, Error, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-use crate::semantics::binding::expect_errno;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Sends a message that completes only when the receiver has it.
 pub(crate) fn post_delivery_complete_send(party: &Party, context: u64) -> Result<(), Error> {
@@ -41,9 +32,7 @@ fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &Net) {
     for context in 10..13 {
         bob.endpoint.inject(&payload(context, 8), bob.peer(), None, None).unwrap();
         alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let completion = alice.next_completion();
-        assert_eq!(completion.context, context);
-        assert!(received_bytes(&completion.buffer) == payload(context, 8));
+        alice.expect_message(context, &payload(context, 8));
         alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.cancel(context).unwrap();
         assert_eq!(alice.next_failure().errno(), Errno::ECANCELED);
@@ -52,9 +41,7 @@ fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         assert!(received_bytes(&bob.next_completion().buffer) == payload(context, 8));
     }
-    let mut contexts: Vec<u64> = (0..count).map(|_| alice.next_completion().context).collect();
-    contexts.sort_unstable();
-    assert_eq!(contexts, (0..count).collect::<Vec<_>>());
+    alice.expect_each(0..count);
 }
 
 #[over(all, own)]
@@ -152,8 +139,7 @@ fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
         net.open_party_with(Setup { shares_cq: Some(first.cq.expect_local().clone()), ..Setup::default() });
     let peer = net.open_party();
     for party in [&first, &second] {
-        party.insert_address_of(&peer);
-        peer.insert_address_of(party);
+        party.meet(&peer);
     }
     let per_sender = 10;
     for n in 0..2 * per_sender {
@@ -205,7 +191,7 @@ fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
 #[over(driven, own)]
 fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     let alice = net.open_party_with(Setup { tx_depth_ops: 3, ..Setup::default() });
-    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let bob = net.open_party_with(Setup::asleep());
     alice.insert_address_of(&bob);
     for context in 0..3 {
         post_delivery_complete_send(&alice, context).unwrap();

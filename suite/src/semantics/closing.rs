@@ -1,16 +1,10 @@
 //! Closing an endpoint: its accepted messages are still sent, and no call hangs or crashes.
 
 use std::any::Any;
-use std::thread;
 
 use homespun::endpoint;
-use homespun::flags::{BindFlags, OpFlags};
-use homespun::{AvAttr, CqAttr, FabricAddress, Tag};
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 #[over(all, native)]
 fn objects_may_be_dropped_in_any_order(net: &Net) {
@@ -24,7 +18,7 @@ fn objects_may_be_dropped_in_any_order(net: &Net) {
         [2, 3, 0, 4, 1],
     ];
     for order in orders {
-        let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+        let bob = net.open_party_with(Setup::asleep());
         let fabric = net.fabric.clone();
         let domain = fabric.domain(net.info()).unwrap();
         let (cq, av) =
@@ -34,7 +28,7 @@ fn objects_may_be_dropped_in_any_order(net: &Net) {
         endpoint.bind_av(&av).unwrap();
         endpoint.enable().unwrap();
         let to_bob = av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
-        bob.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+        bob.insert(endpoint.name().unwrap());
         for context in 0..3 {
             endpoint.recv(marked_buffer(100), ANY, context).unwrap();
             endpoint.trecv(marked_buffer(100), ANY, Tag(context), context).unwrap();
@@ -75,9 +69,7 @@ fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
     let closing = thread::spawn(move || drop(alice));
     for (n, len_bytes) in (0..).zip(lens_bytes) {
         bob.endpoint.recv(marked_buffer(400_000), ANY, n).unwrap();
-        let completion = bob.next_completion();
-        assert_eq!(completion.context, n);
-        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
+        bob.expect_message(n, &payload(n, len_bytes));
     }
     closing.join().unwrap();
 }
@@ -91,9 +83,7 @@ fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     };
     let receive = |at: &Party, n: u64, len_bytes: usize| {
         at.endpoint.recv(marked_buffer(1 << 20), ANY, n).unwrap();
-        let completion = at.next_completion();
-        assert_eq!(completion.context, n);
-        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
+        at.expect_message(n, &payload(n, len_bytes));
     };
     // Short messages need no more progress by the sender.
     let (alice, bob) = net.open_pair();

@@ -1,14 +1,7 @@
 //! Completion order: `comp_order` of `fi_endpoint(3)`. Sends and accesses to one peer complete in posting
 //! order.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{MrAccess, OpFlags};
-use homespun::{Errno, FabricAddress};
-
-use crate::payload::{marked_buffer, payload};
-use crate::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 fn in_order_setup() -> Setup {
     Setup { completes_in_order: true, ..Setup::default() }
@@ -120,10 +113,7 @@ fn unreported_operations_end_in_posting_order(net: &Net) {
 
 #[over(driven)]
 fn operation_awaiting_earlier_completions_counts_towards_the_depth(net: &Net) {
-    let (alice, bob) = net.open_pair_with(
-        Setup { tx_depth_ops: 3, ..in_order_setup() },
-        Setup { asleep: true, ..Setup::default() },
-    );
+    let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 3, ..in_order_setup() }, Setup::asleep());
     post_send(&alice, alice.peer(), 1, 8, OpFlags::DELIVERY_COMPLETE);
     post_send(&alice, alice.peer(), 2, 8, OpFlags::INJECT_COMPLETE);
     post_send(&alice, alice.peer(), 3, 8, OpFlags::INJECT_COMPLETE);

@@ -1,44 +1,9 @@
 //! Connections: `fi_cm(3)`.
 
-use std::thread;
-use std::time::Duration;
-
-use homespun::atomic::{AtomicOp, Datatype};
-use homespun::endpoint::{AtomicTarget, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
-use homespun::eq::{EqAttr, Event};
-use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
-use homespun::info::EndpointType;
-use homespun::limits::CONNECTION_DATA_MAX_BYTES;
-use homespun::{
-    Bytes, ConnectionEnd, ConnectionEvent, CounterAttr, Endpoint, Errno, Error, FabricAddress, MrAttr,
-    Rejected, RemoteMemory, Tag,
-};
-
-use crate::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first_side,
-    next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
-};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, over};
-
-/// The peer address of posts, which connected endpoints ignore.
-const NOWHERE: FabricAddress = FabricAddress(0x5eed);
+use super::prelude::*;
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 7] = [0, 1, 100, 5000, 100_000, 300_000, (1 << 20) + 1];
-
-fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
-    ConnectionEvent::Connected { endpoint, data: data.into() }
-}
-
-fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
-    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
-}
-
-#[track_caller]
-fn expect_errno<T>(result: Result<T, Error>) -> Errno {
-    result.err().expect("it is refused").errno()
-}
 
 /// Waits until a connection request of the first side fails. Returns the error and the data of the
 /// rejection.
@@ -103,10 +68,8 @@ fn accepted_request_connects_both_endpoints(net: &Net) {
         let info = request.info();
         assert_eq!((info.src_addr, info.ep.ep_type), (Some(name), Some(EndpointType::Msg)));
         assert_eq!(info.dest_addr, Some(connecting.name().unwrap()));
-        let accepting = server.open_endpoint_for_request(&request, SERVER);
-        accepting.accept(answers).unwrap();
-        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
+        let accepting = server.accept(&request, answers);
+        expect_connected(&client, &server, answers);
         // Both ends report the address that the client requested, as sockets do.
         assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
         assert_eq!(
@@ -197,23 +160,21 @@ fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
 
 #[over(connected, automatic)]
 fn connection_carries_messages_both_ways(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
+    let ((client, one), (server, other)) = open_connection(net);
     send_and_check_all_lengths((&client, &one), (&server, &other));
     send_and_check_all_lengths((&server, &other), (&client, &one));
     one.inject(b"injected", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), b"injected");
+    assert_eq!(next_message_of_first_side(&[&server, &client]), b"injected");
     // The other end is the only source, whatever address a receive names.
     one.inject(b"directed", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), FabricAddress(17), 1).unwrap();
-    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), b"directed");
+    assert_eq!(next_message_of_first_side(&[&server, &client]), b"directed");
 }
 
 #[over(connected)]
 fn connection_carries_writes_with_remote_data(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
+    let ((client, one), (server, other)) = open_connection(net);
     let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
     let region = server.domain.register(1 << 20, &attr).unwrap();
     for (context, len_bytes) in (0..).zip([8, 5000, 1 << 20]) {
@@ -245,10 +206,8 @@ fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     let one = client.open_endpoint(CLIENT);
     one.bind_counter(&counter, CounterEvents::READ | CounterEvents::WRITE).unwrap();
     one.connect(listener.name().unwrap(), b"").unwrap();
-    let other = server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
-    other.accept(b"").unwrap();
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    let _other = server.accept(&next_request_of_first_side(&[&server, &client]), b"");
+    expect_connected(&client, &server, b"");
 
     let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
     let region = server.domain.register(LEN_BYTES, &MrAttr { access, ..MrAttr::default() }).unwrap();
@@ -321,20 +280,18 @@ fn send_before_connection_fails_with_enotconn(net: &Net) {
     // The server may send before the client has read its event.
     accepting.send(payload(4, 8), NOWHERE, 4).unwrap();
     assert_eq!(next_completion_of_first_side(&[&server, &client]).context, 4);
-    assert_eq!(received_bytes(&next_completion_of_first_side(&[&client, &server]).buffer), payload(4, 8));
+    assert_eq!(next_message_of_first_side(&[&client, &server]), payload(4, 8));
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     connecting.send(payload(5, 8), NOWHERE, 5).unwrap();
     assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 5);
-    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), payload(5, 8));
+    assert_eq!(next_message_of_first_side(&[&server, &client]), payload(5, 8));
 }
 
 #[over(connected)]
 fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first_side(&[&server, &client]);
+    let (connecting, request) = ask(&client, &server, &listener, b"");
     drop(connecting);
     let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.recv(marked_buffer(8), NOWHERE, 1).map_err(Error::from).expect_err("it is not enabled");
@@ -348,9 +305,7 @@ fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
     // The requester has closed. Rejecting its request has no effect, and returns no error.
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = crate::connecting::next_request_of_first_side(&[&server, &client]);
+    let (connecting, request) = ask(&client, &server, &listener, b"");
     drop(connecting);
     server.progress();
     request.reject(b"too late").unwrap();
@@ -390,8 +345,7 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
             0 => drop(request),
             1 => request.reject(b"too late").unwrap(),
             2 => {
-                let accepting = server.open_endpoint_for_request(&request, SERVER);
-                accepting.accept(b"too late").unwrap();
+                let _accepting = server.accept(&request, b"too late");
                 assert_eq!(
                     expect_connection_failure(&[&server, &client], SERVER),
                     (Errno::ECONNABORTED, Vec::new())
@@ -404,10 +358,8 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
     let (connecting, peeked) = ask(b"please");
     let request = next_request_of_first_side(&[&server, &client]);
     assert_eq!(request, peeked);
-    let accepting = server.open_endpoint_for_request(&request, SERVER);
-    accepting.accept(b"").unwrap();
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    let accepting = server.accept(&request, b"");
+    expect_connected(&client, &server, b"");
     drop((connecting, accepting));
 }
 
@@ -448,9 +400,7 @@ fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
 fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first_side(&[&server, &client]);
+    let (_connecting, request) = ask(&client, &server, &listener, b"");
     let first = server.open_endpoint_for_request(&request, 7);
     assert_eq!(
         expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
@@ -459,17 +409,13 @@ fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     assert_eq!(expect_errno(first.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
     assert_eq!(expect_errno(first.set_name(listener.name().unwrap().with_port(0))), Errno::EOPBADSTATE);
     drop(first);
-    let second = server.open_endpoint_for_request(&request, SERVER);
-    second.accept(b"").unwrap();
+    let second = server.accept(&request, b"");
     assert_eq!(expect_errno(second.accept(b"")), Errno::EOPBADSTATE);
     assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    expect_connected(&client, &server, b"");
     // The endpoint was opened for this request before the rejection. The endpoint can no longer accept the
     // request.
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = crate::connecting::next_request_of_first_side(&[&server, &client]);
+    let (_connecting, request) = ask(&client, &server, &listener, b"");
     let late = server.open_endpoint_for_request(&request, SERVER);
     request.reject(b"no").unwrap();
     assert_eq!(expect_errno(late.accept(b"")), Errno::EOPBADSTATE);
@@ -590,10 +536,8 @@ fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = next_request_of_first_side(&[&server, &client]);
     assert_eq!(request.info().dest_addr, Some(name));
-    let accepting = server.open_endpoint_for_request(&request, SERVER);
-    accepting.accept(b"").unwrap();
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    let accepting = server.accept(&request, b"");
+    expect_connected(&client, &server, b"");
     assert_eq!(connecting.name(), Ok(name));
     send_and_check_all_lengths((&client, &connecting), (&server, &accepting));
     // A listening endpoint keeps its address.
@@ -696,11 +640,8 @@ fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
 fn completion_queue_reads_drive_a_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting =
-        server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
-    accepting.accept(b"").unwrap();
+    let (connecting, request) = ask(&client, &server, &listener, b"");
+    let accepting = server.accept(&request, b"");
     // The application reads no event.
     let deadline = Deadline::new();
     let (mut sent, mut is_received) = (false, false);

@@ -1,33 +1,9 @@
 //! The events that counters count: `fi_cntr(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{MrAccess, OpFlags};
-use homespun::{CounterEvents, Errno, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload};
-use crate::{AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-pub(crate) const KEY: u64 = 0xc0_0c;
-pub(crate) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
-
-pub(crate) const SEND: CounterEvents = CounterEvents::SEND;
-pub(crate) const RECV: CounterEvents = CounterEvents::RECV;
-pub(crate) const READ: CounterEvents = CounterEvents::READ;
-pub(crate) const WRITE: CounterEvents = CounterEvents::WRITE;
-pub(crate) const REMOTE_READ: CounterEvents = CounterEvents::REMOTE_READ;
-pub(crate) const REMOTE_WRITE: CounterEvents = CounterEvents::REMOTE_WRITE;
+use super::prelude::*;
 
 /// Lengths of operations that use every protocol.
 pub(crate) const LENS_BYTES: [usize; 7] = [0, 8, 3000, 20_000, 100_000, 300_000, (1 << 20) + 5];
-
-const LEVELS: [OpFlags; 4] = [
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
 
 pub(crate) fn make_counting_setup() -> Setup {
     Setup { counts: true, ..Setup::default() }
@@ -293,8 +269,7 @@ fn failures_are_counted_as_errors(net: &Net) {
 #[over(all, own)]
 fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
     let alice = net.open_party_with(make_counting_setup());
-    let vacancy = net.reserve_vacant_address();
-    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let (_vacancy, absent) = net.insert_vacant_address(&alice);
     alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
     assert_eq!(alice.next_failure().completion.context, 1);
     alice.endpoint.inject(&payload(1, 8), absent, None, None).unwrap();

@@ -1,19 +1,8 @@
 //! Tests the statements of `fi_cq(3)` in the sections "Completion fields", "Completion flags" and
 //! "fi_close". The files `entries.rs`, `overrun.rs` and `waiting.rs` test reads, overruns and waits.
 
-use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
-use homespun::{
-    AvAttr, Buffer, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, FabricAddress,
-    OperationError, ReadError, Rejected, Tag, TagMatch,
-};
+use super::prelude::*;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::Post;
-use crate::{Deadline, Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const TAG: u64 = 0x8000_0000_0000_0001;
 const DATA: u64 = 0x0123_4567_89ab_cdef;
 
@@ -229,8 +218,7 @@ fn error_entries_describe_the_failed_operation(net: &Net) {
         bob.endpoint.recvmsg(look).unwrap();
         check(bob.next_failure(), OperationError::NoMessage, make_entry(4, TRECEIVED, 0, 0, 0));
 
-        let vacancy = net.reserve_vacant_address();
-        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        let (_vacancy, absent) = net.insert_vacant_address(&alice);
         alice.endpoint.tsend(payload(5, 8), absent, Tag(TAG), 5).unwrap();
         let refused = alice.next_failure();
         assert_eq!(refused.errno(), Errno::ECONNREFUSED);

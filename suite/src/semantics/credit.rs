@@ -2,19 +2,8 @@
 //! `fi_endpoint(3)`. Messages beyond the budget wait at their sender, and none is lost. Other peers need not
 //! wait.
 
-use std::collections::BTreeSet;
-use std::thread;
-
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Errno, FabricAddress, OperationError, Tag, TagMatch};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// The receivers' budget for unexpected messages.
 const BUDGET_BYTES: usize = 40_000;
@@ -106,12 +95,7 @@ fn check_all_sends_end(party: &Party, mut ended: Vec<u64>, count: u64) {
 
 #[over(driven)]
 fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
-    for level in [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ] {
+    for level in LEVELS {
         let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
         let (accepted, ended) = send_until_refused(&alice, alice.peer(), level);
         if level == OpFlags::MATCH_COMPLETE {
@@ -232,12 +216,7 @@ fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
 fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
     let lens_bytes = [BUDGET_BYTES + 1, 100, 100_000, 0, 300_000, (5 << 20) + 1, 19_000, 8];
-    for level in [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ] {
+    for level in LEVELS {
         for (number, len_bytes) in (0..).zip(lens_bytes) {
             let buffers = vec![payload(number, len_bytes)];
             let (to, flags, data) = (alice.peer(), level, Some(number));

@@ -1,16 +1,9 @@
 //! Peeks, claims and multi-receive buffers as deferred work: `fi_trigger(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::trigger::Operation;
-use homespun::{Buffer, BytesMut, Counter, Errno, OperationError, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::counters::RECV;
-use crate::semantics::triggered::{
+use super::prelude::*;
+use super::triggered::{
     await_counts, make_post_work, open_counter, open_triggering_pair, queue_work, trigger_at,
 };
-use crate::{Net, Party, over};
 
 const TAG: Tag = Tag(7);
 const CONTEXT: u64 = 5;

@@ -1,17 +1,8 @@
 //! Receives that name their source: `FI_DIRECTED_RECV`.
 
-use std::sync::mpsc;
-use std::thread;
-
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{Caps, OpFlags};
-use homespun::{CqAttr, Errno, FabricAddress, OpenEndpoint, ReadError, Tag, WaitObject};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::sleeping::{PATIENCE, own_thread_directory, wait_until_thread_sleeps};
-use crate::{Net, Party, Setup, over};
-
-use crate::semantics::failures::{GONE, assert_link_ended};
+use super::failures::{GONE, assert_link_ended};
+use super::prelude::*;
+use crate::sleeping::{own_thread_directory, wait_until_thread_sleeps};
 
 /// Opens a receiver and two senders. In the receiver's address vector, the senders have the addresses 0 and
 /// 1.
@@ -19,8 +10,7 @@ fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
     let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
     let senders = [net.open_party(), net.open_party()];
     for sender in &senders {
-        sender.insert_address_of(&receiver);
-        receiver.insert_address_of(sender);
+        sender.meet(&receiver);
     }
     (receiver, senders)
 }
@@ -72,22 +62,22 @@ fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
 fn receive_from_unspecified_source_takes_any_message(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
     for (identity, sender) in (10..).zip(&senders) {
-        receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, identity).unwrap();
+        receiver.endpoint.recv(marked_buffer(16), ANY, identity).unwrap();
         deliver(sender, identity);
         expect_message(&receiver, identity, identity, receiver.fabric_address_of(sender));
     }
     let stranger = net.open_party();
     stranger.insert_address_of(&receiver);
     deliver(&stranger, 20);
-    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 20).unwrap();
-    expect_message(&receiver, 20, 20, FabricAddress::UNSPECIFIED);
+    receiver.endpoint.recv(marked_buffer(16), ANY, 20).unwrap();
+    expect_message(&receiver, 20, 20, ANY);
 }
 
 #[over(all)]
 fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
-    for (context, from) in [(1, second), (2, FabricAddress::UNSPECIFIED), (3, first), (4, second)] {
+    for (context, from) in [(1, second), (2, ANY), (3, first), (4, second)] {
         receiver.endpoint.recv(marked_buffer(16), from, context).unwrap();
     }
     deliver(&senders[0], 10);
@@ -117,7 +107,7 @@ fn directed_receive_without_the_capability_is_refused(net: &Net) {
         assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
     }
     // Nothing was posted.
-    endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 2).unwrap();
+    endpoint.recv(marked_buffer(16), ANY, 2).unwrap();
     deliver(&senders[0], 10);
     expect_message(&receiver, 2, 10, FabricAddress(0));
     receiver.assert_no_completion();
@@ -131,7 +121,7 @@ fn directed_receive_fails_when_its_source_closes(net: &Net) {
     receiver.endpoint.recv(marked_buffer(16), names[0], 1).unwrap();
     receiver.endpoint.trecv(marked_buffer(16), names[0], Tag(5), 2).unwrap();
     receiver.endpoint.recv(marked_buffer(16), names[1], 3).unwrap();
-    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 4).unwrap();
+    receiver.endpoint.recv(marked_buffer(16), ANY, 4).unwrap();
     receiver.assert_no_completion();
     deliver(&first, 10);
     expect_message(&receiver, 1, 10, names[0]);
@@ -173,11 +163,11 @@ fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &Net) {
     let receiver = net.open_party();
     let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
-    let absent = receiver.av.insert(&[address]).remove(0).unwrap();
+    let absent = receiver.insert(address);
     receiver.endpoint.recv(marked_buffer(16), absent, 1).unwrap();
     receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 2).unwrap();
     receiver.endpoint.recv_multi(marked_buffer(16), absent, 3).unwrap();
-    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 4).unwrap();
+    receiver.endpoint.recv(marked_buffer(16), ANY, 4).unwrap();
     receiver.assert_no_completion();
     receiver.endpoint.send(payload(1, 16), absent, 5).unwrap();
     assert_eq!(collect_failed_contexts(&receiver, 4, &[Errno::ECONNREFUSED]), [1, 2, 3, 5]);

@@ -3,22 +3,13 @@
 //! Writes to a shared mapping survive the end of the process. So killing a process does not show whether
 //! bytes are on the device. But the system reports which pages are dirty and not yet written back.
 
-use std::fs::{self, File};
+use std::fs;
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
-use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
-
-use crate::files::NamedFile;
-use crate::payload::{marked_buffer, payload, received_bytes};
+use super::prelude::*;
 use crate::raw::leak_and_register;
-use crate::{
-    AtomicCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, over,
-};
 
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const LEN_BYTES: usize = 400_000;
 
 /// Registers a region of a file. Also returns the file.

@@ -1,14 +1,7 @@
 //! Accesses without bytes and atomic operations without elements: `fi_rma(3)`, `fi_atomic(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::SendMsg;
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{Bytes, Errno, RemoteMemory};
+use super::prelude::*;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, over};
-
-const KEY: u64 = 0xfeed_f00d;
 const KINDS: [(AtomicKind, AtomicOp); 4] = [
     (AtomicKind::Base, AtomicOp::Sum),
     (AtomicKind::Fetch, AtomicOp::Sum),
@@ -120,7 +113,7 @@ fn fence_waits_for_empty_operations(net: &Net) {
         let read = RmaCall::new(RmaBy::Read, Bytes::new(), alice.peer(), &region, round + 10);
         alice.endpoint.rma(read).unwrap();
         let (to, flags) = (alice.peer(), OpFlags::FENCE);
-        bob.endpoint.recv(marked_buffer(8), homespun::FabricAddress::UNSPECIFIED, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         let buffers = vec![payload(round, 8)];
         alice.endpoint.sendmsg(SendMsg { buffers, to, context: 99, flags, ..SendMsg::default() }).unwrap();
         let contexts = [(); 3].map(|()| alice.next_completion().context);

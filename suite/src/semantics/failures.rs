@@ -1,13 +1,6 @@
 //! Peers that do not exist or have closed.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Buffer, CompletionError, Errno, Error, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// The errors of links to an endpoint that was closed.
 pub(crate) const GONE: [Errno; 4] = [Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::ESHUTDOWN, Errno::EPIPE];
@@ -47,8 +40,7 @@ fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
 #[over(all, own)]
 fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
     let alice = net.open_party();
-    let vacancy = net.reserve_vacant_address();
-    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let (vacancy, absent) = net.insert_vacant_address(&alice);
     for _ in 0..2 {
         let count = send_all_kinds(&alice, absent);
         let failed = expect_failures(&alice, count);
@@ -82,7 +74,7 @@ fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
     let alice = net.open_party();
     let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
-    let bob_to_be = alice.av.insert(&[address]).remove(0).unwrap();
+    let bob_to_be = alice.insert(address);
     alice.endpoint.send(payload(1, 10), bob_to_be, 1).unwrap();
     assert_eq!(alice.next_failure().errno(), Errno::ECONNREFUSED);
     drop(vacancy);
@@ -98,8 +90,7 @@ fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
 #[over(all, own)]
 fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
     let alice = net.open_party_with(Setup { cq_depth_entries: 2, ..Setup::default() });
-    let vacancy = net.reserve_vacant_address();
-    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let (_vacancy, absent) = net.insert_vacant_address(&alice);
     for n in 0..7 {
         alice.endpoint.inject(&payload(n, 30), absent, Some(Tag(n)), None).unwrap();
     }
@@ -124,7 +115,7 @@ fn operations_on_a_closed_peer_fail(net: &Net) {
     alice.endpoint.recv(marked_buffer(8), alice.peer(), 101).unwrap();
 
     // These messages exceed the link; bob reads none of them, and closes.
-    let sleeping = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let sleeping = net.open_party_with(Setup::asleep());
     let to_sleeping = alice.insert_address_of(&sleeping);
     for context in 2..6 {
         let flags = OpFlags::DELIVERY_COMPLETE;

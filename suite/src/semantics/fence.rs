@@ -1,27 +1,8 @@
 //! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation waits for all earlier operations to the same
 //! peer. All later operations to this peer wait for the fenced one.
 
-use std::collections::BTreeSet;
-
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::limits::PULL_STEP_MAX_BYTES;
-use homespun::{Completion, FabricAddress, OperationError, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-
-const LEVELS: [OpFlags; 4] = [
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// Sends a message of `len_bytes` bytes whose tag is its context.
 fn send_tagged(party: &Party, to: FabricAddress, context: u64, len_bytes: usize, flags: OpFlags) {
@@ -93,7 +74,7 @@ fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
 
 #[over(all)]
 fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
     alice.endpoint.inject(&payload(1, 64), alice.peer(), Some(Tag(1)), None).unwrap();
     send_short(&alice, 2, OpFlags::INJECT_COMPLETE);
     send_short(&alice, 3, OpFlags::MATCH_COMPLETE);
@@ -113,7 +94,7 @@ fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
 
 #[over(all)]
 fn fenced_send_may_be_unreported_or_injected(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
     for flags in [OpFlags::FENCE, OpFlags::FENCE | OpFlags::INJECT] {
         send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
         send_short(&alice, 2, flags);
@@ -133,7 +114,7 @@ fn fenced_send_may_be_unreported_or_injected(net: &Net) {
 
 #[over(driven, own)]
 fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
     send_short(&alice, 1, OpFlags::DELIVERY_COMPLETE);
     send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
     // This send has no fence flag, but stays behind the fence.
@@ -512,7 +493,7 @@ fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
 
 #[over(all)]
 fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
     let region = register_long_region(&bob);
     for kind in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
         region.write_at(END, &marked_buffer(64));
@@ -611,8 +592,7 @@ fn fenced_operation_completes_after_a_failed_access(net: &Net) {
 fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
     for before in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
         for kind in [OpKind::Send, OpKind::InjectedSend] {
-            let (alice, bob) =
-                net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+            let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
             let region = register_long_region(&bob);
             post_operation(before, &alice, &region, 1, (END, 64), OpFlags::empty());
             post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);

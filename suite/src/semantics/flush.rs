@@ -1,24 +1,8 @@
 //! Flushes, which are homespun's own: order, range, durability, and what their completions say.
 
-use homespun::endpoint::FlushMsg;
-use homespun::flags::{Caps, CompletionFlags, CounterEvents, MrAccess, OpFlags};
-use homespun::info::EndpointType;
-use homespun::limits::FLUSH_PASS_MAX_BYTES;
-use homespun::{
-    Completion, CompletionError, CqFormat, Errno, FabricAddress, FlushKind, MrAttr, OperationError,
-    OperationKind, Refusal,
-};
+use super::prelude::*;
+use crate::FlushCall;
 
-use crate::connecting::{
-    Side, connect_pair, next_completion_of_first_side, next_operation_end_of_first_side,
-};
-use crate::files::NamedFile;
-use crate::payload::{payload, received_bytes};
-use crate::{
-    FlushCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, Turns, over,
-};
-
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const LEN_BYTES: usize = 400_000;
 
 /// The flags of a flush's completion.
@@ -382,9 +366,7 @@ fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net
 
 #[over(connected)]
 fn connection_carries_flushes(net: &Net) {
-    const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, _other) = connect_pair(&client, &server);
+    let ((client, one), (server, _other)) = open_connection(net);
     assert_eq!(one.info().ep.ep_type, Some(EndpointType::Msg));
     let named = NamedFile::with_unused_name();
     let file = std::fs::File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();

@@ -1,16 +1,8 @@
 //! Flags that have no meaning for an operation. The operation ignores most of these flags, and refuses some:
 //! `fi_msg(3)`, `fi_trigger(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{Errno, FabricAddress, Tag};
+use super::prelude::*;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::Post;
-use crate::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, RmaBy, RmaCall, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// `FI_TRIGGER` and `FI_XPU_TRIGGER`.
 const TRIGGERS: [OpFlags; 2] = [OpFlags::from_bits_retain(1 << 20), OpFlags::from_bits_retain(1 << 44)];
 const TRIGGER: OpFlags = TRIGGERS[0].union(TRIGGERS[1]);

@@ -1,23 +1,6 @@
 //! Binding to an endpoint that is already enabled: `fi_ep_bind` of `fi_endpoint(3)`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
-use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
-use homespun::{
-    AvAttr, CompletionQueue, CounterEvents, CqAttr, Domain, Endpoint, Errno, FabricAddress, Info, MrAttr,
-    WaitObject,
-};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::binding::{expect_errno, open_counter, register_region};
-use crate::semantics::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
-use crate::sleeping::{
-    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
-    wait_for_threshold,
-};
-use crate::{Deadline, Net, Setup, over};
+use super::prelude::*;
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
@@ -156,7 +139,7 @@ fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
         endpoint.enable().unwrap();
         endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         let alice = net.open_party();
-        let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+        let to = alice.insert(endpoint.name().unwrap());
         let received = open_queue(&domain, wait);
         let [is_received, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {

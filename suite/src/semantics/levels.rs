@@ -1,15 +1,7 @@
 //! Completion levels, which say when a send may complete: `fi_cq(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{FabricAddress, OperationError, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// Lengths of messages that use every protocol. Together they fit into the receiver's budget.
 const LENS_BYTES: [usize; 6] = [0, 100, 9000, 100_000, 300_000, 1 << 20];
@@ -25,15 +17,11 @@ const LEVELS: [OpFlags; 5] = [
 
 /// Opens a sender, and a receiver that makes no progress yet.
 fn open_pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
-    net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup { asleep: true, ..Setup::default() })
+    net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::asleep())
 }
 
 fn post_send(party: &Party, context: u64, flags: OpFlags) {
-    let buffers = vec![payload(context, 100)];
-    party
-        .endpoint
-        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
-        .unwrap();
+    party.post_send(context, 100, flags);
 }
 
 /// Sends a tagged message whose tag is its context.
@@ -92,7 +80,7 @@ fn small_inject_complete_send_completes_without_receiver_progress(net: &Net) {
 /// a system call.
 #[over(in_turns, room)]
 fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { asleep: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::asleep(), Setup::default());
     bob.endpoint.trecv(marked_buffer(50), ANY, Tag(0), 0).unwrap();
     alice.endpoint.inject(&payload(0, 50), alice.peer(), Some(Tag(0)), None).unwrap();
     let deadline = Deadline::new();
@@ -226,7 +214,7 @@ fn send_of_every_level_completes(net: &Net) {
         expect_all_sends();
     }
     for n in 1..=context {
-        bob.endpoint.recv(marked_buffer(300_000), FabricAddress::UNSPECIFIED, n).unwrap();
+        bob.endpoint.recv(marked_buffer(300_000), ANY, n).unwrap();
         let len_bytes = lens_bytes[(n as usize - 1) % lens_bytes.len()];
         assert!(received_bytes(&bob.next_completion().buffer) == payload(n, len_bytes));
     }
@@ -263,9 +251,7 @@ fn match_level_needs_a_posted_receive(net: &Net) {
         assert_eq!(alice.next_completion().context, tag);
         // The same holds if the receive is posted first.
         bob.endpoint.recv(marked_buffer(len_bytes), ANY, tag).unwrap();
-        let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
-        let send = SendMsg { buffers, to: alice.peer(), context: tag, flags, ..SendMsg::default() };
-        alice.endpoint.sendmsg(send).unwrap();
+        alice.post_send(tag, len_bytes, OpFlags::MATCH_COMPLETE);
         assert_eq!(alice.next_completion().context, tag);
         assert!(received_bytes(&bob.next_completion().buffer) == payload(tag, len_bytes));
     }
@@ -336,11 +322,7 @@ fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
     // All sends complete, since their messages are matched. The last ones complete when bob reads his full
     // queue.
     for tag in 1..=4 {
-        let completion = bob.next_completion();
-        assert_eq!(
-            (completion.context, received_bytes(&completion.buffer)),
-            (tag, payload(tag, 100).to_vec())
-        );
+        bob.expect_message(tag, &payload(tag, 100));
     }
     let (sends, _) = alice.next_completions_of_sends_and_others(4);
     let mut contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();

@@ -1,34 +1,13 @@
 //! Refused calls, which return their errors and have no effect.
 
-use homespun::endpoint::SendMsg;
-use homespun::error::Direction;
-use homespun::flags::{BindFlags, Caps, OpFlags};
-use homespun::info::{EndpointType, Info};
-use homespun::{
-    Address, AddressFormat, Again, AvAttr, Bytes, BytesMut, CqAttr, Errno, Error, FabricAddress, Misuse,
-    Rejected, Tag, WaitObject,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-
-#[track_caller]
-fn expect_errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
-    match result {
-        Ok(_) => panic!("the call was granted"),
-        Err(error) => error.into().errno(),
-    }
-}
+use super::prelude::*;
 
 /// Checks that refused calls had no effect: one new message arrives, and no other operation ends.
 #[track_caller]
 fn check_calls_had_no_effect(alice: &Party, bob: &Party) {
     bob.endpoint.recv(marked_buffer(8), ANY, 7001).unwrap();
     alice.endpoint.send(payload(7, 8), alice.fabric_address_of(bob), 7002).unwrap();
-    let completion = bob.next_completion();
-    assert_eq!((completion.context, received_bytes(&completion.buffer)), (7001, payload(7, 8).to_vec()));
+    bob.expect_message(7001, &payload(7, 8));
     assert_eq!(alice.next_completion().context, 7002);
     alice.assert_no_completion();
     bob.assert_no_completion();

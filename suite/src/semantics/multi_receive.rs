@@ -1,16 +1,7 @@
 //! Buffers that take many messages: `FI_MULTI_RECV` of `fi_msg(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::info::ResourceManagement;
-use homespun::limits::{MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES};
-use homespun::{Buffer, Completion, CqFormat, Errno, FabricAddress, ReadError, SegmentMut, Tag};
+use super::prelude::*;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::Post;
-use crate::{Deadline, Net, Party, ReceiveBuffer, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
 const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
 
@@ -182,8 +173,7 @@ fn messages_of_several_senders_fill_one_buffer(net: &Net) {
     let peers: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
     let buffer = post_raw_multi_receive(&bob, 4 << 20, BUFFER);
     for (n, peer) in (0..).zip(&peers) {
-        peer.insert_address_of(&bob);
-        bob.insert_address_of(peer);
+        peer.meet(&bob);
         for (number, len_bytes) in (0..).zip(LENS_BYTES) {
             // A message has at least the 8 bytes of its number, which identifies it.
             send_with_progress(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
@@ -363,7 +353,7 @@ fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
 
 #[over(all)]
 fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
-    let setup = || Setup { selective: true, ..Setup::default() };
+    let setup = || Setup::selective();
     let (alice, bob) = net.open_pair_with(setup(), setup());
     bob.endpoint.set_min_multi_recv_bytes(30);
     bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
@@ -429,8 +419,7 @@ fn cancelled_buffer_is_released_with_an_error(net: &Net) {
 fn directed_buffer_fails_when_its_source_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let carol = net.open_party();
-    carol.insert_address_of(&bob);
-    bob.insert_address_of(&carol);
+    carol.meet(&bob);
     bob.endpoint.recv_multi(marked_buffer(1000), bob.peer(), 1).unwrap();
     bob.endpoint.recv_multi(marked_buffer(1000), ANY, 2).unwrap();
     send_and_wait_for_delivery(&carol, 1, 30);
@@ -521,9 +510,7 @@ fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
 fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 100_000]) {
-        let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::MATCH_COMPLETE);
-        let send = SendMsg { buffers, to: alice.peer(), context: number, flags, ..SendMsg::default() };
-        alice.endpoint.sendmsg(send).unwrap();
+        alice.post_send(number, len_bytes, OpFlags::MATCH_COMPLETE);
     }
     alice.assert_no_completion();
     bob.endpoint.recv_multi(marked_buffer(200_000), ANY, BUFFER).unwrap();

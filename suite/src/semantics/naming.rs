@@ -1,13 +1,6 @@
 //! Names of endpoints, and messages to these names.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::{AvAttr, Bytes, CqAttr, Errno, FabricAddress};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Net, Party, Setup, Turns, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 #[track_caller]
 fn send_and_check_source(from: &Party, to: &Party) {

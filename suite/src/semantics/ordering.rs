@@ -1,16 +1,7 @@
 //! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in the order of sending.
 //! Other pairs of reads, writes and sends keep their order if both endpoints have agreed on it.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::SendMsg;
-use homespun::flags::{MrAccess, OpFlags, Order};
-use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Bytes, Errno, Error, FabricAddress, Tag, TagMatch};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// The length of an access for which the target needs several passes, in every protocol.
 const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
@@ -275,14 +266,6 @@ fn message_does_not_overtake_a_write(net: &Net) {
         await_read_results(&alice, &[], 1 + (identity % 2) as usize);
     }
 }
-
-/// The levels of sends and writes, the weakest first.
-const LEVELS: [OpFlags; 4] = [
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
 
 fn post_write_with_flags(
     party: &Party,

@@ -1,17 +1,8 @@
 //! Overruns of completion queues with `FI_RM_DISABLED`: `fi_domain(3)`, and the last paragraph of NOTES in
 //! `fi_cq(3)`.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::InfoFlags;
-use homespun::info::ResourceManagement;
-use homespun::{Bytes, Errno, FabricAddress, ReadError};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::binding::expect_errno;
-use crate::semantics::bounds::post_delivery_complete_send;
-use crate::{Deadline, Net, Party, Queue, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::bounds::post_delivery_complete_send;
+use super::prelude::*;
 
 fn make_unprotected_setup(depth_entries: usize) -> Setup {
     Setup {
@@ -97,7 +88,7 @@ fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
     const DEPTH_OPS: u64 = 5;
     let alice = net
         .open_party_with(Setup { tx_depth_ops: DEPTH_OPS as usize, ..make_unprotected_setup(DEPTH_ENTRIES) });
-    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let bob = net.open_party_with(Setup::asleep());
     alice.insert_address_of(&bob);
     for context in 0..DEPTH_OPS {
         post_delivery_complete_send(&alice, context).unwrap();

@@ -1,20 +1,8 @@
 //! Peeks at unexpected messages, claims and discards: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD` of
 //! `fi_tagged(3)`.
 
-use std::thread;
-use std::time::Duration;
-
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags, Order};
-use homespun::{Completion, Errno, Error, FabricAddress, OperationError, Tag, TagMatch};
-
-use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes};
-use crate::{Deadline, Ended, Net, Party, Setup, Turns, over};
-
-use crate::semantics::binding::expect_errno;
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 5] = [0, 100, 100_000, 300_000, 1 << 20];
@@ -233,7 +221,7 @@ fn send_inject_complete_and_wait(alice: &Party, tag: u64, identity: u64) {
 
 #[over(all, own)]
 fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
     connect_by_message(&alice, &bob);
     for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
         send_inject_complete_and_wait(&alice, 5, 2);
@@ -258,7 +246,7 @@ fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
 
 #[over(all, own)]
 fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
     connect_by_message(&alice, &bob);
     for identity in 2..20 {
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
@@ -362,8 +350,7 @@ fn peek_with_a_source_finds_only_its_messages(net: &Net) {
     let bob = net.open_party();
     let senders = [net.open_party(), net.open_party()];
     for (identity, sender) in (1..).zip(&senders) {
-        bob.insert_address_of(sender);
-        sender.insert_address_of(&bob);
+        bob.meet(&sender);
         deliver(sender, 5, identity, 16);
     }
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
@@ -577,8 +564,7 @@ fn claimed_message_outlives_its_sender(net: &Net) {
         drop(alice);
         bob.assert_no_completion();
         let carol = net.open_party();
-        bob.insert_address_of(&carol);
-        carol.insert_address_of(&bob);
+        bob.meet(&carol);
         deliver(&carol, 5, 3, 8);
         claim_and_check(&bob, 11, 5, 1, len_bytes);
         receive_and_check(&bob, 5, 2, len_bytes);

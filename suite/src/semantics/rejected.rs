@@ -1,14 +1,6 @@
 //! A refused call returns its buffers unchanged.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::OpFlags;
-use homespun::limits::IOV_LIMIT;
-use homespun::{Again, Bytes, BytesMut, Endpoint, Errno, Error, FabricAddress, Rejected, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use crate::{Deadline, Net, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Checks that every send call is refused with this error and returns its buffers.
 #[track_caller]

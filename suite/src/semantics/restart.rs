@@ -1,17 +1,7 @@
 //! Peers that close and open again at the same address. Each opened endpoint is a new peer.
 
-use std::collections::BTreeSet;
-
-use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::{FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// Lengths of the messages that a closing endpoint has sent.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
@@ -134,8 +124,7 @@ fn hub_exchanges_messages_with_each_reopened_peer(net: &Net) {
     let hub = net.open_party();
     let mut rim: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
     for party in &rim {
-        party.insert_address_of(&hub);
-        hub.insert_address_of(party);
+        party.meet(&hub);
     }
     for round in 0..3 {
         for party in &rim {

@@ -1,16 +1,7 @@
 //! Buffers of receives that come back whole, for another post.
 
-use homespun::error::BadMemory;
-use homespun::flags::OpFlags;
-use homespun::{
-    Completion, CompletionError, Errno, FabricAddress, Misuse, OperationError, ReusableBuffer, Tag,
-};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::shared_contexts::Sharers;
-use crate::{Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
+use super::shared_contexts::Sharers;
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 9] = [400_000, 8, 0, 20_000, 64, 3000, 1 << 20, 1, 100_000];

@@ -2,17 +2,7 @@
 
 use std::fmt::Debug;
 
-use homespun::endpoint::{ReadMsg, SendMsg, WriteMsg};
-use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
-use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{Bytes, Completion, Errno, FabricAddress, MrAttr, RemoteMemory};
-
-use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use crate::{Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const KEY: u64 = 0xfeed_f00d;
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+use super::prelude::*;
 
 /// Lengths of accesses that use every protocol.
 const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
@@ -335,7 +325,7 @@ fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
 #[over(driven, own)]
 fn access_waits_for_a_sleeping_target(net: &Net) {
     for (context, len_bytes) in (1..).zip([8, 100_000]) {
-        let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+        let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
         let region = bob.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
         alice.endpoint.rma(make_write_call(&alice, &region, context, len_bytes)).unwrap();
         alice.endpoint.rma(make_read_call(&alice, &region, context, len_bytes)).unwrap();
@@ -446,16 +436,14 @@ fn fence_waits_for_preceding_accesses(net: &Net) {
         assert_eq!(bob.next_completion().context, 7);
         assert!(region.content() == payload(context, LEN_BYTES));
         assert_eq!(alice.next_completion().context, context);
-        let completion = alice.next_completion();
-        assert_eq!(completion.context, 50);
-        assert!(received_bytes(&completion.buffer) == payload(context, LEN_BYTES));
+        alice.expect_message(50, &payload(context, LEN_BYTES));
         assert_eq!(alice.next_completion().context, 60);
     }
 }
 
 #[over(all)]
 fn selective_completion_hides_success_and_reports_failure(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
     let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
     alice.endpoint.rma(make_read_call(&alice, &region, 2, 10)).unwrap();
@@ -547,10 +535,7 @@ fn accesses_fail_when_the_target_closes(net: &Net) {
 
 #[over(driven, own)]
 fn post_with_invalid_arguments_is_refused(net: &Net) {
-    let (alice, bob) = net.open_pair_with(
-        Setup { tx_depth_ops: 2, ..Setup::default() },
-        Setup { asleep: true, ..Setup::default() },
-    );
+    let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
     let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
     let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
     let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
@@ -574,9 +559,7 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
     let full = alice.endpoint.rma(make_write_call(&alice, &region, 3, 8));
     assert_eq!(full.unwrap_err().errno(), Errno::EAGAIN);
     net.start_driving(&bob);
-    let mut contexts = [alice.next_completion().context, alice.next_completion().context];
-    contexts.sort_unstable();
-    assert_eq!(contexts, [1, 2]);
+    alice.expect_each([1, 2]);
     alice.assert_no_completion();
 }
 

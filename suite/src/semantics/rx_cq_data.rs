@@ -1,18 +1,7 @@
 //! Writes with remote data that take receives: `FI_RX_CQ_DATA` of `fi_getinfo(3)`.
 
-use std::collections::BTreeMap;
+use super::prelude::*;
 
-use homespun::endpoint::RecvMsg;
-use homespun::flags::{CompletionFlags, CounterEvents, MrAccess, OpFlags, Order};
-use homespun::limits::{INJECT_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Buffer, Completion, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::Post;
-use crate::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const KEY: u64 = 0xfeed_f00d;
 pub(crate) const NOTIFIED: CompletionFlags =
     CompletionFlags::RMA.union(CompletionFlags::REMOTE_WRITE).union(CompletionFlags::REMOTE_CQ_DATA);
 pub(crate) const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);

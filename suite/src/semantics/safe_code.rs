@@ -3,25 +3,10 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
-use homespun::atomic::{AtomicOp, Datatype};
-use homespun::endpoint::{AtomicTarget, WriteMsg};
-use homespun::flags::{Caps, CounterEvents, MrAccess};
-use homespun::info::Info;
-use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{
-    AddressVector, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CounterAttr, CqAttr, Domain,
-    Endpoint, Errno, Error, EventQueue, Fabric, FabricAddress, MrAttr, OpFlags, ReadError, Rejected,
-    RemoteMemory, SendMsg, Tag,
-};
+use homespun::Fabric;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::sleeping::StopOnDrop;
-use crate::{Deadline, Net, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// An endpoint with its objects. Only the test drives it.
 struct OwnEndpoint {

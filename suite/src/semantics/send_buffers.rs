@@ -1,12 +1,6 @@
 //! Messages from send buffers, which near peers map: [`homespun::Domain::allocate_send_buffer`].
 
-use homespun::flags::MrAccess;
-use homespun::{Bytes, FabricAddress, SendBuffer};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{MemoryKind, Net, Party, RegionSpec, RmaBy, RmaCall, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Message lengths on both sides of the limits between protocols. The longest is copied in several steps.
 const LENS_BYTES: [usize; 8] =

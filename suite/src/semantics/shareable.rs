@@ -1,17 +1,6 @@
 //! Regions that peers map: [`homespun::MrAttr::shareable`].
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
-use homespun::info::ResourceManagement;
-use homespun::{
-    Again, Buffer, CounterEvents, CqFormat, Errno, FabricAddress, OperationError, ReadError, Refusal,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use crate::{Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+use super::prelude::*;
 
 fn make_region_spec(len_bytes: usize, key: u64) -> RegionSpec {
     RegionSpec { len_bytes, kind: MemoryKind::Shareable, access: EVERYTHING, key, is_counted: false }

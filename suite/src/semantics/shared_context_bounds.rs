@@ -1,11 +1,7 @@
 //! Limits of a shared receive context, and operations that wait for room.
 
-use homespun::info::RxAttr;
-use homespun::{Again, CqAttr, FabricAddress, OperationError};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::shared_contexts::{ANY, BOTH, Sharers};
-use crate::{Net, over};
+use super::prelude::*;
+use super::shared_contexts::Sharers;
 
 #[over(one_process, automatic)]
 fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {

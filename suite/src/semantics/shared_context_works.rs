@@ -1,18 +1,7 @@
 //! Deferred work of endpoints that share a receive context: `fi_trigger(3)`.
 
-use homespun::endpoint::RecvMsg;
-use homespun::flags::{Caps, CompletionFlags, CounterEvents, OpFlags};
-use homespun::info::RxAttr;
-use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{
-    Buffer, Counter, CounterAttr, CqAttr, Errno, FabricAddress, Misuse, OperationError, SharedReceiveContext,
-    Tag,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::poll_completion;
-use crate::semantics::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
-use crate::{Deadline, Net, Party, over};
+use super::prelude::*;
+use super::shared_contexts::{LENS_BYTES, Sharers};
 
 /// Opens a context for triggered receives, without endpoints.
 fn open_triggering_context(net: &Net) -> Sharers<'_> {

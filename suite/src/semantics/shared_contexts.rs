@@ -1,22 +1,6 @@
 //! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
 
-use std::collections::BTreeMap;
-use std::thread;
-
-use homespun::endpoint::RecvMsg;
-use homespun::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, OpFlags};
-use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
-use homespun::{
-    AddressVector, AvAttr, Buffer, Bytes, Completion, CompletionQueue, CounterAttr, CqAttr, Domain, Endpoint,
-    Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext, Tag,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::poll_completion;
-use crate::{Deadline, Ended, Net, Party, Setup, over};
-
-pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
+use super::prelude::*;
 
 /// Message lengths. The first is sent in one piece, and the second in several. The sender may only announce
 /// the longer ones.
@@ -93,7 +77,7 @@ impl<'a> Sharers<'a> {
     pub(crate) fn open_peer(&self) -> (Party, FabricAddress) {
         let peer = self.net.open_party();
         for member in &self.members {
-            peer.av.insert(&[member.endpoint.name().unwrap()]).remove(0).unwrap();
+            peer.insert(member.endpoint.name().unwrap());
         }
         let name = self.av.insert(&[peer.endpoint.name().unwrap()]).remove(0).unwrap();
         (peer, name)
@@ -374,7 +358,7 @@ fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
     drop(vacancy);
     let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
-    source.av.insert(&[sharers.members[0].endpoint.name().unwrap()]).remove(0).unwrap();
+    source.insert(sharers.members[0].endpoint.name().unwrap());
     sharers.deliver(&source, 0, payload(6, 8), None);
     // The oldest receive that accepts the message matches it.
     assert_eq!(sharers.next_receive_completion(0).context, 3);
@@ -481,7 +465,7 @@ fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
     for round in 0..5_u64 {
         sharers.add_member();
         let name = sharers.members[1].endpoint.name().unwrap();
-        let to = peer.av.insert(&[name]).remove(0).unwrap();
+        let to = peer.insert(name);
         for context in 0..4 {
             sharers.context.recv(marked_buffer(30_000), ANY, context).unwrap();
         }

@@ -1,20 +1,8 @@
 //! Endpoints that each have a thread of their own, and endpoints that several threads share.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
-use homespun::{
-    Again, AvAttr, Completion, CompletionQueue, CqAttr, Endpoint, Error, FabricAddress, Tag, TagMatch,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Reads the next completion. Only this party's reads drive it.
 #[track_caller]
@@ -30,7 +18,7 @@ fn next_completion_by_own_reads(party: &Party) -> Completion {
 
 /// Opens two parties that only their own threads drive.
 fn open_undriven_pair(net: &Net) -> (Party, Party) {
-    let setup = || Setup { asleep: true, ..Setup::default() };
+    let setup = || Setup::asleep();
     net.open_pair_with(setup(), setup())
 }
 

@@ -1,14 +1,6 @@
 //! Transmit contexts that endpoints share: `fi_stx_context` of `fi_endpoint(3)`.
 
-use homespun::flags::{BindFlags, Caps, Order};
-use homespun::info::{Info, SHARED_CONTEXT, TxAttr};
-use homespun::{AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::binding::expect_errno;
-use crate::{Deadline, Net, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Returns an info for endpoints that share a transmit context.
 fn make_sharing_info(net: &Net) -> Info {

@@ -1,22 +1,7 @@
 //! Triggered operations and deferred work: `fi_trigger(3)`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
-use homespun::atomic::{AtomicOp, Datatype};
-use homespun::endpoint::{
-    AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
-};
-use homespun::flags::{Caps, OpFlags};
-use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{Buffer, Bytes, Counter, CounterAttr, Errno, OperationError, RemoteMemory, SegmentMut, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::counters::{ANY, RECV, REMOTE_WRITE, SEND, make_region_spec};
-use crate::sleeping::{
-    self, BLOCKING_WAIT_OBJECTS, StopOnDrop, drive_counter_until, let_threads_fall_asleep, wait_for_threshold,
-};
-use crate::{Deadline, MemoryKind, Net, Party, RmaBy, RmaCall, Setup, over};
+use super::counters::make_region_spec;
+use super::prelude::*;
 /// The context of a work that the test does not cancel.
 pub(crate) const ANY_WORK: u64 = 0;
 
@@ -287,7 +272,7 @@ fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     queue_work(&alice, make_post_work(trigger_at(&trigger, 0), &alice, receive(3), &heard));
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
-    let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
+    let gone = alice.insert(bob.endpoint.name().unwrap());
     let buffers = vec![payload(4, 8)];
     let send = SendMsg { buffers, to: gone, context: 4, flags, ..SendMsg::default() };
     queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, Operation::Send(send), &sent));
@@ -326,11 +311,7 @@ fn works_run_in_threshold_order(net: &Net) {
     }
     trigger.set(9);
     for context in 0..5 {
-        let completion = bob.next_completion();
-        assert_eq!(
-            (completion.context, received_bytes(&completion.buffer)),
-            (context, payload(context, 8).to_vec())
-        );
+        bob.expect_message(context, &payload(context, 8));
     }
     await_counts(&alice, &done, (5, 0));
     bob.assert_no_completion();
@@ -448,11 +429,7 @@ fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
     assert_eq!((done.read(), after.read()), (0, 0), "what comes later waits behind what has no room");
     for context in 0..WORKS {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let completion = bob.next_completion();
-        assert_eq!(
-            (completion.context, received_bytes(&completion.buffer)),
-            (context, payload(context, 8).to_vec())
-        );
+        bob.expect_message(context, &payload(context, 8));
     }
     await_counts(&alice, &done, (WORKS, 0));
     await_counts(&alice, &after, (1, 0));
@@ -508,8 +485,7 @@ fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     );
     trigger.add(1);
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
-    let completion = alice.next_completion();
-    assert_eq!((completion.context, received_bytes(&completion.buffer)), (2, payload(2, 8).to_vec()));
+    alice.expect_message(2, &payload(2, 8));
     alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     // A flush leaves the triggered operation, which belongs to its endpoint.
     bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();

@@ -1,13 +1,6 @@
 //! Messages that are longer than the buffer: `FI_ETRUNC`.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::CompletionFlags;
-use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError, Tag};
-
-use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes};
-use crate::{Deadline, Net, Party, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Checks the error of a receive of `room_bytes` that matched a message of `message_bytes`.
 #[track_caller]

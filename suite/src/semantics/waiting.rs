@@ -1,27 +1,7 @@
 //! Blocking reads, and wait objects on which an application sleeps itself: `fi_cq(3)`, `fi_poll(3)`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use homespun::counter::CounterWaitError;
-use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, CompletionFlags, CounterEvents, OpFlags};
-use homespun::info::ResourceManagement;
-use homespun::wait::{WaitError, Waitable};
-use homespun::{
-    AvAttr, Completion, CompletionQueue, CqAttr, Errno, Error, FabricAddress, ReadError, WaitObject,
-};
-
-use crate::connecting::{LISTENER, Side};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::sleeping::{
-    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep,
-    sleep_until_operation_ends,
-};
-use crate::{Deadline, Net, Party, Setup, over, posix};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
+use crate::posix;
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
@@ -65,15 +45,7 @@ fn stop_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
 }
 
 fn post_send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
-    let buffers = vec![payload(context, len_bytes)];
-    party
-        .endpoint
-        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
-        .unwrap();
-}
-
-fn expect_errno<T>(result: Result<T, Error>) -> Errno {
-    result.err().expect("it is refused").errno()
+    party.post_send(context, len_bytes, flags);
 }
 
 #[over(one_process)]
@@ -112,24 +84,18 @@ fn messages_of_every_size_wake_both_sides(net: &Net) {
 
 #[over(one_process)]
 fn completions_of_every_level_wake_the_sender(net: &Net) {
-    let levels = [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ];
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                for _ in 0..levels.len() * select_lens_bytes(net).len() {
+                for _ in 0..LEVELS.len() * select_lens_bytes(net).len() {
                     sleep_until_completion(bob.local_cq());
                 }
                 keep_waiting(bob.local_cq(), &is_over);
             });
             let _over = StopOnDrop(&is_over);
-            for (level, flags) in (0..).zip(levels) {
+            for (level, flags) in (0..).zip(LEVELS) {
                 for (n, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
                     let context = 10 * level + n;
                     // A thread that does not sleep posts the receives.
@@ -183,8 +149,7 @@ fn errors_wake_a_blocked_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         // The send goes to an address without a listener.
-        let vacancy = net.reserve_vacant_address();
-        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        let (_vacancy, absent) = net.insert_vacant_address(&alice);
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
         let failed = sleep_until_operation_ends(alice.local_cq()).expect_err("there is no listener");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
@@ -243,8 +208,7 @@ fn killed_peer_wakes_a_blocked_reader(net: &Net) {
     let there = net.with_processes().expect("the transport reaches other processes");
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = (net.open_party_with(sleeping_setup(wait)), there.open_party());
-        alice.insert_address_of(&bob);
-        bob.insert_address_of(&alice);
+        alice.meet(&bob);
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
         assert_eq!(sleep_until_completion(alice.local_cq()).context, 2);
@@ -509,9 +473,9 @@ fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
                     taken.fetch_add(1, Ordering::SeqCst);
                 }
             });
-            let alice = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+            let alice = net.open_party_with(Setup::asleep());
             let reach = |endpoint: &homespun::Endpoint, context: u64| {
-                let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+                let to = alice.insert(endpoint.name().unwrap());
                 endpoint.recv(marked_buffer(8), ANY, context).unwrap();
                 alice.endpoint.send(payload(1, 8), to, context).unwrap();
                 let deadline = Deadline::new();

@@ -1,17 +1,11 @@
 //! Deferred work that does not succeed: it fails, or is cancelled, discarded or refused (`fi_trigger(3)`).
 
-use homespun::endpoint::{RecvMsg, SendMsg, WriteMsg};
-use homespun::flags::OpFlags;
-use homespun::trigger::{DeferredAction, DeferredWork, Operation};
-use homespun::{Buffer, Counter, CounterAttr, Errno, Misuse, OperationError, Rejected, RemoteMemory};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::counters::{ANY, SEND, make_region_spec};
-use crate::semantics::triggered::{
+use super::counters::make_region_spec;
+use super::prelude::*;
+use super::triggered::{
     ANY_WORK, await_counter_unused, await_counts, make_add_work, make_post_work, open_counter,
     open_triggering_pair, queue_work, send_operation, trigger_at, triggering_setup,
 };
-use crate::{MemoryKind, Net, Party, Setup, over};
 
 #[over(one_process)]
 fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
@@ -85,7 +79,7 @@ fn cancelled_and_flushed_work_never_runs(net: &Net) {
 fn work_that_is_refused_when_due_fails(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
+    let gone = alice.insert(bob.endpoint.name().unwrap());
     let to_gone = |context, flags| {
         let buffers = vec![payload(context, 8)];
         Operation::Send(SendMsg { buffers, to: gone, context, flags, ..SendMsg::default() })
