@@ -1,6 +1,7 @@
 //! An endpoint with its queue and address vector, as most tests need it.
 
 mod counting;
+mod steps;
 
 use std::sync::Arc;
 
@@ -392,65 +393,6 @@ impl Party {
             if let Some(ended) = self.poll_completion() {
                 panic!("no operation was to end, but this one did: {ended:?}");
             }
-        }
-    }
-
-    /// Returns a message to the peer, whose context is also the identity of its payload.
-    pub fn message(&self, context: u64, len_bytes: usize, flags: OpFlags) -> SendMsg {
-        let buffers = vec![payload(context, len_bytes)];
-        SendMsg { buffers, to: self.peer(), context, flags, ..SendMsg::default() }
-    }
-
-    /// Sends a [message](Self::message).
-    #[track_caller]
-    pub fn post_send(&self, context: u64, len_bytes: usize, flags: OpFlags) {
-        self.endpoint.sendmsg(self.message(context, len_bytes, flags)).expect("room for a send");
-    }
-
-    /// Waits for the completion of a receive, with this context and this message.
-    #[track_caller]
-    pub fn expect_message(&self, context: u64, message: &[u8]) -> Completion {
-        let completion = self.next_completion();
-        assert_eq!(completion.context, context);
-        assert!(received_bytes(&completion.buffer) == message, "another message than was sent");
-        completion
-    }
-
-    /// Waits until operations with these contexts have succeeded, in any order.
-    #[track_caller]
-    pub fn expect_each(&self, contexts: impl IntoIterator<Item = u64>) {
-        let mut expected: Vec<u64> = contexts.into_iter().collect();
-        let mut found: Vec<u64> = expected.iter().map(|_| self.next_completion().context).collect();
-        expected.sort_unstable();
-        found.sort_unstable();
-        assert_eq!(found, expected);
-    }
-
-    /// Waits until operations with these contexts have failed, in any order, and checks each failure. No
-    /// other operation may end.
-    #[track_caller]
-    pub fn expect_failures(&self, contexts: &[u64], check: impl Fn(&CompletionError)) {
-        let mut failed: Vec<u64> = contexts
-            .iter()
-            .map(|_| {
-                let failed = self.next_failure();
-                check(&failed);
-                failed.completion.context
-            })
-            .collect();
-        failed.sort_unstable();
-        assert_eq!(failed, contexts);
-        self.assert_no_completion();
-    }
-
-    /// Sends a message that no receive takes yet. homespun waits until it has arrived. Another provider may
-    /// deliver such a message only when a receive takes it.
-    #[track_caller]
-    pub fn send_unexpected(&self, send: SendMsg) {
-        if self.is_homespun {
-            self.send_and_wait_for_delivery(send);
-        } else {
-            self.endpoint.sendmsg(send).expect("room for a send");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::atomics::{
     MODEST_BYTES, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags, make_add_call,
-    make_region_spec, perform_and_wait,
+    perform_and_wait,
 };
 use super::prelude::*;
 
@@ -21,7 +21,7 @@ fn next_refusal(party: &Party, kind: AtomicKind) -> Option<CompletionError> {
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
     for memory_kind in net.memory_kinds() {
-        let of = |access, key| RegionSpec { access, key, ..make_region_spec(100, memory_kind) };
+        let of = |access, key| RegionSpec { access, key, ..RegionSpec::new(100, memory_kind, KEY) };
         let region = bob.register(of(EVERYTHING, KEY)).unwrap();
         let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
         let unwritable = bob.register(of(MrAccess::REMOTE_READ, 3)).unwrap();
@@ -92,8 +92,8 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     ] {
         let setup = Setup { caps: messages | caps, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(Setup::default(), setup);
-        let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-        region.write_at(0, &[0; 8]);
+        let region = bob.open_region(8, MemoryKind::Owned, KEY);
+        region.clear();
         let reading = AtomicCall::new(AtomicKind::Fetch, read, encode_number(0), alice.peer(), &region, 1);
         let calls = [(reading, may_read), (make_add_call(AtomicKind::Base, &alice, &region, 5, 1), may_add)];
         for (call, may) in calls {
@@ -113,8 +113,8 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
 fn atomic_without_the_capability_takes_effect(net: &Net) {
     let caps = Caps::MSG | Caps::RECV;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-    region.write_at(0, &[0; 8]);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    region.clear();
     for kind in [AtomicKind::Base, AtomicKind::Fetch] {
         alice.endpoint.atomic(make_add_call(kind, &alice, &region, 1, 1)).unwrap();
         expect_completion(&alice, kind, 1);
@@ -125,7 +125,7 @@ fn atomic_without_the_capability_takes_effect(net: &Net) {
 #[over(driven, native)]
 fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
     let call =
         |kind, what, len_bytes| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);

@@ -71,18 +71,6 @@ fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side;
     }
 }
 
-#[over(connected, automatic)]
-fn receives_posted_early_complete_in_send_order(net: &Net) {
-    let ((client, one), (server, other)) = open_connection(net);
-    for context in 0..COUNT {
-        other.recv(marked_buffer(LONGEST_BYTES), NOWHERE, context).unwrap();
-    }
-    for number in 0..COUNT {
-        send_with_progress(&one, number, None, &[&client, &server]);
-    }
-    assert_complete_in_order(0..COUNT, &[&server, &client]);
-}
-
 #[over(connected)]
 fn receives_posted_late_complete_in_send_order(net: &Net) {
     let ((client, one), (server, other)) = open_connection(net);
@@ -100,34 +88,6 @@ fn receives_posted_late_complete_in_send_order(net: &Net) {
         }
         assert_complete_in_order(0..COUNT, &[&server, &client]);
     }
-}
-
-#[over(connected)]
-fn tagged_and_untagged_receives_complete_in_send_order(net: &Net) {
-    let ((client, one), (server, other)) = open_connection(net);
-    let is_tagged = |number: u64| number % 3 != 1;
-    for number in (0..COUNT).rev().filter(|number| is_tagged(*number)) {
-        other.trecv(marked_buffer(LONGEST_BYTES), NOWHERE, Tag(number), number).unwrap();
-    }
-    for number in (0..COUNT).filter(|number| !is_tagged(*number)) {
-        other.recv(marked_buffer(LONGEST_BYTES), NOWHERE, number).unwrap();
-    }
-    for number in 0..COUNT {
-        send_with_progress(&one, number, is_tagged(number).then_some(number), &[&client, &server]);
-    }
-    assert_complete_in_order(0..COUNT, &[&server, &client]);
-}
-
-#[over(connected)]
-fn multi_receive_messages_complete_in_send_order(net: &Net) {
-    let ((client, one), (server, other)) = open_connection(net);
-    let total_bytes: usize = (0..COUNT).map(|number| message_len_bytes(number) + 64).sum();
-    other.recv_multi(marked_buffer(total_bytes), NOWHERE, 7).unwrap();
-    for number in 0..COUNT {
-        send_with_progress(&one, number, None, &[&client, &server]);
-    }
-    assert_complete_in_order((0..COUNT).map(|_| 7), &[&server, &client]);
-    assert_eq!(other.cancel(7), Ok(()), "the buffer has room left");
 }
 
 #[over(connected)]

@@ -156,9 +156,7 @@ fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 200;
     for wait in [WaitObject::Unspec, WaitObject::Fd] {
         let (alice, bob) = open_sleepers(net, wait);
-        for context in 0..MESSAGES {
-            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        }
+        bob.post_receives(0..MESSAGES, 8);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             // This thread drives the endpoint. The thread polls, so that it reads each event before the

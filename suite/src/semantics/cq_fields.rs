@@ -12,9 +12,6 @@ const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::M
 const TRECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::TAGGED);
 const WITH_DATA: CompletionFlags = CompletionFlags::REMOTE_CQ_DATA;
 
-/// A kind of send: its name, the call, and the tag and the data that it sends.
-type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
-
 /// Returns an entry without its buffer.
 fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64, tag: u64) -> Completion {
     Completion { context, flags, len_bytes, data, tag: Tag(tag), ..Completion::default() }
@@ -39,103 +36,12 @@ fn strip_undefined(entry: &Completion) -> Completion {
 }
 
 #[over(all)]
-fn completion_fields_match_every_send_and_receive_call(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let (to, message) = (alice.peer(), || payload(1, 50));
-    let msg =
-        |tag, data| SendMsg { buffers: vec![message()], to, tag, data, context: 5, ..SendMsg::default() };
-    let post = |tag, data| Post { peer: to, tag, data, context: 5, flags: None };
-    let sends: &[SendKind<'_>] = &[
-        ("send", &|| alice.endpoint.send(message(), to, 5).unwrap(), None, None),
-        ("sendv", &|| alice.endpoint.sendv(vec![message()], to, 5).unwrap(), None, None),
-        ("senddata", &|| alice.endpoint.senddata(message(), DATA, to, 5).unwrap(), None, Some(DATA)),
-        ("sendmsg", &|| alice.endpoint.sendmsg(msg(None, None)).unwrap(), None, None),
-        ("sendmsg, data", &|| alice.endpoint.sendmsg(msg(None, Some(0))).unwrap(), None, Some(0)),
-        ("raw", &|| alice.endpoint.send_from_raw_memory(&[message()], post(None, None)).unwrap(), None, None),
-        ("tsend", &|| alice.endpoint.tsend(message(), to, Tag(TAG), 5).unwrap(), Some(TAG), None),
-        ("tsendv", &|| alice.endpoint.tsendv(vec![message()], to, Tag(0), 5).unwrap(), Some(0), None),
-        (
-            "tsenddata",
-            &|| alice.endpoint.tsenddata(message(), DATA, to, Tag(TAG), 5).unwrap(),
-            Some(TAG),
-            Some(DATA),
-        ),
-        ("tsendmsg", &|| alice.endpoint.sendmsg(msg(Some(Tag(TAG)), None)).unwrap(), Some(TAG), None),
-        (
-            "tsendmsg, data",
-            &|| alice.endpoint.sendmsg(msg(Some(Tag(TAG)), Some(DATA))).unwrap(),
-            Some(TAG),
-            Some(DATA),
-        ),
-        (
-            "traw",
-            &|| alice.endpoint.send_from_raw_memory(&[message()], post(Some(TAG), None)).unwrap(),
-            Some(TAG),
-            None,
-        ),
-    ];
-    for &(call, send, tag, data) in sends {
-        let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
-        flags.set(WITH_DATA, data.is_some());
-        // The entry is the same for every receive call.
-        let tagged = tag.map(|_| TagMatch::ANY);
-        let receives: [&dyn Fn(); 3] = [
-            &|| match tagged {
-                Some(TagMatch { tag, ignore }) => {
-                    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag).ignoring(ignore), 7).unwrap();
-                }
-                None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
-            },
-            &|| match tagged {
-                Some(TagMatch { tag, ignore }) => {
-                    bob.endpoint.trecvv(vec![marked_buffer(64)], ANY, Tag(tag).ignoring(ignore), 7).unwrap();
-                }
-                None => bob.endpoint.recvv(vec![marked_buffer(64)], ANY, 7).unwrap(),
-            },
-            &|| {
-                let receive =
-                    RecvMsg { buffers: vec![marked_buffer(64)], tagged, context: 7, ..RecvMsg::default() };
-                bob.endpoint.recvmsg(receive).unwrap();
-            },
-        ];
-        for receive in receives {
-            receive();
-            send();
-            let expected = make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0));
-            assert_eq!(next_entry_without_buffer(&bob), expected, "{call}");
-            // Length, data and tag are valid only at the receiver.
-            let kind = if tag.is_some() { TSENT } else { SENT };
-            assert_eq!(next_entry_without_buffer(&alice), make_entry(5, kind, 0, 0, 0), "{call}");
-        }
-    }
-    // An injected message completes only at the receiver.
-    for (tag, data) in [(None, None), (None, Some(DATA)), (Some(TAG), None), (Some(TAG), Some(DATA))] {
-        alice.endpoint.inject(&message(), to, tag.map(Tag), data).unwrap();
-        let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
-        flags.set(WITH_DATA, data.is_some());
-        match tag {
-            Some(tag) => bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag), 7).unwrap(),
-            None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
-        }
-        assert_eq!(
-            next_entry_without_buffer(&bob),
-            make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0))
-        );
-    }
-    alice.assert_no_completion();
-}
-
-#[over(all)]
 fn completion_fields_match_peeks_and_claims(net: &Net) {
     let (alice, bob) = net.open_pair();
     let send = |tag| {
         let (buffers, to) = (vec![payload(1, 50)], alice.peer());
         let send = SendMsg { buffers, to, tag, data: Some(DATA), ..SendMsg::default() };
-        if alice.is_homespun() {
-            alice.send_and_wait_for_delivery(send);
-        } else {
-            alice.endpoint.sendmsg(send).unwrap();
-        }
+        alice.send_unexpected(send);
     };
     let arrived = |context, tag: Option<u64>, flags| {
         let buffers = if flags == OpFlags::CLAIM { vec![marked_buffer(64)] } else { Vec::new() };

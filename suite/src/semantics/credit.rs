@@ -71,8 +71,7 @@ fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, 
 /// Receives the next message, which must have this number.
 #[track_caller]
 fn receive_and_check(party: &Party, number: u64) {
-    party.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
-    let completion = party.next_completion();
+    let completion = party.receive(number, 2 * LEN_BYTES);
     assert_eq!((completion.context, completion.data), (number, number));
     assert!(
         received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)),
@@ -109,59 +108,6 @@ fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.assert_no_completion();
     }
-}
-
-#[over(driven)]
-fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
-    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    let count = 400;
-    let (mut sent, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
-    let mut ended = ended.len();
-    let mut taken = 0;
-    let deadline = Deadline::new();
-    while taken < count {
-        // Some batches have few receives, so messages wait for receives. Other batches have many, so
-        // receives wait for messages.
-        let batch = (1 + taken % 30).min(count - taken);
-        for number in taken..taken + batch {
-            bob.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
-        }
-        // A message sent on request may complete later than the next one.
-        let mut missing: BTreeSet<u64> = (taken..taken + batch).collect();
-        while !missing.is_empty() {
-            while sent < count
-                && sent < taken + batch + 5
-                && try_send(&alice, alice.peer(), sent, OpFlags::empty())
-            {
-                sent += 1;
-            }
-            let completion = loop {
-                if let Some(next) = bob.poll_completion() {
-                    break next.unwrap().0;
-                }
-                alice.progress_all();
-                while sent < count && try_send(&alice, alice.peer(), sent, OpFlags::empty()) {
-                    sent += 1;
-                }
-                while let Some(ending) = alice.poll_completion() {
-                    ending.unwrap();
-                    ended += 1;
-                }
-                deadline.yield_or_panic("a message of the flood");
-            };
-            let number = completion.context;
-            assert_eq!(completion.data, number);
-            assert!(missing.remove(&number), "receive {number} has completed twice");
-            assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
-        }
-        taken += batch;
-    }
-    assert_eq!((sent, taken), (count, count));
-    for _ in ended..count as usize {
-        alice.next_completion();
-    }
-    alice.assert_no_completion();
-    bob.assert_no_completion();
 }
 
 #[over(driven)]
@@ -238,8 +184,7 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
         }
         bob.assert_no_completion();
         for (number, len_bytes) in (0..).zip(lens_bytes) {
-            bob.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
-            let completion = bob.next_completion();
+            let completion = bob.receive(number, len_bytes);
             assert_eq!((completion.context, completion.data), (number, number));
             assert!(received_bytes(&completion.buffer) == payload(number, len_bytes));
         }
@@ -355,35 +300,38 @@ fn discarded_messages_return_credit(net: &Net) {
     assert_eq!(sent, count);
 }
 
+/// Receives the message of this number from a source, amid completions of the party's own sends. Adds the
+/// contexts of these to `ended`.
+#[track_caller]
+fn receive_amid_sends(party: &Party, from: FabricAddress, number: u64, ended: &mut Vec<u64>) {
+    party.endpoint.recv(marked_buffer(2 * LEN_BYTES), from, 10_000 + number).unwrap();
+    loop {
+        let completion = party.next_completion();
+        if completion.context >= 10_000 {
+            assert_eq!((completion.context, completion.data), (10_000 + number, number));
+            return assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
+        }
+        ended.push(completion.context);
+    }
+}
+
 #[over(driven)]
 fn floods_in_both_directions_all_arrive(net: &Net) {
     let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
     let (alice, bob) = net.open_pair_with(setup(), setup());
     let (from_alice, ended_of_alice) = send_until_refused(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
     let (from_bob, ended_of_bob) = send_until_refused(&bob, bob.peer(), OpFlags::INJECT_COMPLETE);
-    let mut ended = [ended_of_alice, ended_of_bob];
-    let accepted = [from_alice, from_bob];
-    let parties = [&alice, &bob];
+    let mut sides = [(&alice, ended_of_alice, from_bob), (&bob, ended_of_bob, from_alice)];
     for number in 0..from_alice.max(from_bob) {
-        for (who, party) in parties.into_iter().enumerate() {
-            if number < accepted[1 - who] {
-                party.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, 10_000 + number).unwrap();
-                loop {
-                    let completion = party.next_completion();
-                    if completion.context < 10_000 {
-                        ended[who].push(completion.context);
-                        continue;
-                    }
-                    assert_eq!((completion.context, completion.data), (10_000 + number, number));
-                    assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
-                    break;
-                }
+        for (party, ended, count) in &mut sides {
+            if number < *count {
+                receive_amid_sends(party, ANY, number, ended);
             }
         }
     }
-    for (who, party) in parties.into_iter().enumerate() {
-        check_all_sends_end(party, ended[who].clone(), accepted[who]);
-    }
+    let [(_, ended_of_alice, _), (_, ended_of_bob, _)] = sides;
+    check_all_sends_end(&alice, ended_of_alice, from_alice);
+    check_all_sends_end(&bob, ended_of_bob, from_bob);
 }
 
 #[over(driven)]
@@ -393,17 +341,7 @@ fn flood_to_own_endpoint_waits_for_credit(net: &Net) {
     let own = narcissus.insert_address_of(&narcissus);
     let (accepted, mut ended) = send_until_refused(&narcissus, own, OpFlags::DELIVERY_COMPLETE);
     for number in 0..accepted {
-        narcissus.endpoint.recv(marked_buffer(2 * LEN_BYTES), own, 10_000 + number).unwrap();
-        loop {
-            let completion = narcissus.next_completion();
-            if completion.context < 10_000 {
-                ended.push(completion.context);
-                continue;
-            }
-            assert_eq!((completion.context, completion.data), (10_000 + number, number));
-            assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
-            break;
-        }
+        receive_amid_sends(&narcissus, own, number, &mut ended);
     }
     check_all_sends_end(&narcissus, ended, accepted);
 }

@@ -20,11 +20,7 @@ fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
 fn deliver(from: &Party, identity: u64) {
     let (buffers, to) = (vec![payload(identity, 16)], from.peer());
     let send = SendMsg { buffers, to, ..SendMsg::default() };
-    if from.is_homespun() {
-        from.send_and_wait_for_delivery(send);
-    } else {
-        from.endpoint.sendmsg(send).unwrap();
-    }
+    from.send_unexpected(send);
 }
 
 #[track_caller]

@@ -112,7 +112,7 @@ fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
             .endpoint
             .rma(make_write_call(&alice, &first, round, 50_000, LEN_BYTES - 50_000, delivery))
             .unwrap();
-        assert_eq!([alice.next_completion().context, alice.next_completion().context], [round; 2]);
+        alice.expect_in_order([round; 2]);
         let inject = RmaCall::new(RmaBy::InjectWrite, payload(round, 8), alice.peer(), &second, 0);
         alice.endpoint.rma(inject).unwrap();
         assert_not_durable(&bob, &first_file);
@@ -175,10 +175,8 @@ fn default_flag_commits_writes(net: &Net) {
         alice.endpoint.atomic(call).unwrap();
         assert_eq!(alice.next_completion().context, 3);
     }
-    alice.endpoint.send(payload(4, 8), alice.peer(), 4).unwrap();
-    assert_eq!(alice.next_completion().context, 4);
-    bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
-    assert!(received_bytes(&bob.next_completion().buffer) == payload(4, 8));
+    alice.send(4, payload(4, 8));
+    bob.receive_message(5, 8, &payload(4, 8));
     alice.endpoint.set_tx_op_flags(OpFlags::empty()).unwrap();
     assert_eq!(alice.endpoint.set_tx_op_flags(tx_op_flags), Ok(()));
     assert_eq!(alice.endpoint.tx_op_flags(), tx_op_flags);

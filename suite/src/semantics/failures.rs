@@ -26,8 +26,7 @@ fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
 
 /// Sends to the party's peer at a level that waits for the peer.
 fn post_delivery_complete_send(party: &Party, context: u64) -> Result<(), Error> {
-    let (buffers, flags) = (vec![payload(context, 8)], OpFlags::DELIVERY_COMPLETE);
-    party.endpoint.sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+    party.endpoint.sendmsg(party.message(context, 8, OpFlags::DELIVERY_COMPLETE))
 }
 
 #[track_caller]
@@ -152,28 +151,4 @@ fn operations_on_a_closed_peer_fail(net: &Net) {
     undisturbed.insert_address_of(&alice);
     undisturbed.endpoint.send(payload(1, 8), undisturbed.peer(), 1).unwrap();
     assert_eq!(alice.next_completion().context, 100);
-}
-
-#[over(all)]
-fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let address = bob.endpoint.name().unwrap();
-    let mut first = Some(bob);
-    for round in 0..3 {
-        let setup = Setup { at: Some(address), ..Setup::default() };
-        let bob = first.take().unwrap_or_else(|| net.open_party_with(setup));
-        bob.endpoint.recv(marked_buffer(8), ANY, round).unwrap();
-        // The first sends may still go to the closed endpoint.
-        let deadline = Deadline::new();
-        loop {
-            match post_delivery_complete_send(&alice, round) {
-                Ok(()) if alice.next_ended().is_ok() => break,
-                Ok(()) => {}
-                // Another provider may have to connect first.
-                Err(error) => assert!(!alice.is_homespun() && error.errno() == Errno::EAGAIN, "{error}"),
-            }
-            deadline.yield_or_panic("the new endpoint at an old address");
-        }
-        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(round, 8));
-    }
 }

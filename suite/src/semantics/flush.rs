@@ -42,22 +42,10 @@ fn persistent_flush_call(
     FlushCall { is_persistent: true, ..flush_call(party, region, context, place, len_bytes) }
 }
 
-fn write_call(
-    party: &Party,
-    by: RmaBy,
-    region: &Region,
-    context: u64,
-    place: usize,
-    len_bytes: usize,
-) -> RmaCall {
-    let call = RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context);
-    RmaCall { address: region.address_at(place), ..call }
-}
-
 /// Writes one byte. After this, the initiator has mapped the region if it can.
 #[track_caller]
 fn write_over_link_first(party: &Party, region: &Region) {
-    party.endpoint.rma(write_call(party, RmaBy::Write, region, 1, 0, 1)).unwrap();
+    party.endpoint.rma(make_access(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
     assert_eq!(party.next_completion().context, 1);
 }
 
@@ -90,9 +78,13 @@ fn flush_completes_after_all_earlier_writes(net: &Net) {
         }
         for round in (2..14).step_by(4) {
             let endpoint = &alice.endpoint;
-            endpoint.rma(write_call(&alice, RmaBy::Write, &regions[0], round, 100, LEN_BYTES - 100)).unwrap();
-            endpoint.rma(write_call(&alice, RmaBy::Write, &regions[1], round + 1, 0, 20_000)).unwrap();
-            endpoint.rma(write_call(&alice, RmaBy::InjectWrite, &regions[1], round + 2, 30_000, 64)).unwrap();
+            endpoint
+                .rma(make_access(RmaBy::Write, &alice, &regions[0], round, 100, LEN_BYTES - 100))
+                .unwrap();
+            endpoint.rma(make_access(RmaBy::Write, &alice, &regions[1], round + 1, 0, 20_000)).unwrap();
+            endpoint
+                .rma(make_access(RmaBy::InjectWrite, &alice, &regions[1], round + 2, 30_000, 64))
+                .unwrap();
             // The range has nothing to do with the writes.
             endpoint.flush(flush_call(&alice, &regions[0], round + 3, 0, 8)).unwrap();
             let mut written = 0;
@@ -148,7 +140,7 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
     let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
     let readable = register(&bob, MemoryKind::Shareable, MrAccess::REMOTE_READ, 3);
     write_over_link_first(&alice, &mapped);
-    alice.endpoint.rma(write_call(&alice, RmaBy::Read, &readable, 1, 0, 1)).unwrap();
+    alice.endpoint.rma(make_access(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
     for is_persistent in [false, true] {
         let of = |region: &Region, context, place, len_bytes| FlushCall {
@@ -205,12 +197,12 @@ fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
         let (alice, bob) = net.open_pair();
         let (region, file) = register_file_region(&bob, is_raw, 1);
         // Make the initial bytes durable. After this, only later writes make pages dirty.
-        alice.endpoint.rma(write_call(&alice, RmaBy::Write, &region, 1, 0, LEN_BYTES)).unwrap();
+        alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, 1, 0, LEN_BYTES)).unwrap();
         assert_eq!(alice.next_completion().context, 1);
         post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 2, 0, LEN_BYTES));
         file.assert_written_back_or_skip(bob.process_id());
         for (context, by) in [(3, RmaBy::Write), (4, RmaBy::InjectWrite)] {
-            let write = write_call(&alice, by, &region, context, PLACE, 4000);
+            let write = make_access(by, &alice, &region, context, PLACE, 4000);
             alice.endpoint.rma(write).unwrap();
             if by == RmaBy::Write {
                 assert_eq!(alice.next_completion().context, context);
@@ -264,7 +256,7 @@ fn fenced_flush_completes_after_earlier_reads(net: &Net) {
         for round in 0..3 {
             let content = payload(round, LEN_BYTES);
             region.write_at(0, &content);
-            alice.endpoint.rma(write_call(&alice, RmaBy::Read, &region, 2, 0, LEN_BYTES)).unwrap();
+            alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, 2, 0, LEN_BYTES)).unwrap();
             let fenced = FlushCall { flags: Some(OpFlags::FENCE), ..flush_call(&alice, &region, 3, 0, 8) };
             alice.endpoint.flush(fenced).unwrap();
             let read = alice.next_completion();
@@ -288,11 +280,11 @@ fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
         write_over_link_first(&alice, &mapped);
         for round in (2..10).step_by(4) {
             let endpoint = &alice.endpoint;
-            endpoint.rma(write_call(&alice, RmaBy::Write, &long, round, 0, LONG_BYTES)).unwrap();
+            endpoint.rma(make_access(RmaBy::Write, &alice, &long, round, 0, LONG_BYTES)).unwrap();
             assert_eq!(alice.next_completion().context, round);
             endpoint.flush(persistent_flush_call(&alice, &long, round + 1, 0, LONG_BYTES)).unwrap();
-            endpoint.rma(write_call(&alice, RmaBy::Write, &mapped, round + 2, 0, 64)).unwrap();
-            endpoint.rma(write_call(&alice, RmaBy::Read, &long, round + 3, 0, 64)).unwrap();
+            endpoint.rma(make_access(RmaBy::Write, &alice, &mapped, round + 2, 0, 64)).unwrap();
+            endpoint.rma(make_access(RmaBy::Read, &alice, &long, round + 3, 0, 64)).unwrap();
             assert_eq!(alice.next_completion().context, round + 1, "{is_raw}");
             file.assert_written_back_or_skip(bob.process_id());
             let mut ended = [(); 2].map(|()| alice.next_completion().context);
@@ -354,7 +346,7 @@ fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net
     if net.turns == Turns::Processes {
         bob.stop();
     }
-    alice.endpoint.rma(write_call(&alice, RmaBy::InjectWrite, &region, 2, 10, 20)).unwrap();
+    alice.endpoint.rma(make_access(RmaBy::InjectWrite, &alice, &region, 2, 10, 20)).unwrap();
     alice.endpoint.flush(flush_call(&alice, &region, 3, 0, 100)).unwrap();
     let (completion, _) = alice.poll_completion().expect("it is over").unwrap();
     assert_eq!((completion.context, completion.flags, completion.len_bytes), (3, FLUSH, 100));

@@ -23,11 +23,6 @@ fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
     single.filter(move |flag| all.contains(*flag)).chain([all])
 }
 
-fn make_region_spec(kind: MemoryKind) -> RegionSpec {
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    RegionSpec { len_bytes: 8, kind, access, key: 1, is_counted: false }
-}
-
 #[over(all, own)]
 fn send_with_meaningless_flags_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -118,7 +113,7 @@ fn access_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
-        let region = bob.register(make_region_spec(kind)).unwrap();
+        let region = bob.open_region(8, kind, 1);
         for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
             for (by, context) in [(RmaBy::Writemsg, context), (RmaBy::WriteRaw, context + 1000)] {
                 let call = RmaCall::new(by, payload(context, 8), alice.peer(), &region, context);
@@ -142,7 +137,7 @@ fn access_with_meaningless_flags_takes_effect(net: &Net) {
 #[over(all, own)]
 fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, 1);
     let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
     for (context, flags) in (1..).zip(flags_outside(of_atomics | MULTICAST)) {
         for kind in AtomicKind::ALL {
@@ -165,7 +160,7 @@ fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
 #[over(all, own)]
 fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, 1);
     let commit = OpFlags::COMMIT_COMPLETE;
     for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST, commit] {
         for tag in [None, Some(7)] {

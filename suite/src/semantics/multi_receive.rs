@@ -168,43 +168,6 @@ fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
 }
 
 #[over(all)]
-fn messages_of_several_senders_fill_one_buffer(net: &Net) {
-    let bob = net.open_party();
-    let peers: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
-    let buffer = post_raw_multi_receive(&bob, 4 << 20, BUFFER);
-    for (n, peer) in (0..).zip(&peers) {
-        peer.meet(&bob);
-        for (number, len_bytes) in (0..).zip(LENS_BYTES) {
-            // A message has at least the 8 bytes of its number, which identifies it.
-            send_with_progress(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
-        }
-    }
-    let mut places = vec![Vec::new(); peers.len()];
-    for _ in 0..peers.len() * LENS_BYTES.len() {
-        let (completion, source) = bob.next_completion_with_source();
-        assert_eq!((completion.context, completion.flags), (BUFFER, RECEIVED));
-        let place = expect_message_place(&completion);
-        let message = buffer.message_at(place);
-        let number = u64::from_le_bytes(message[..8].try_into().unwrap());
-        let sender = (number / 100) as usize;
-        assert_eq!(source, bob.fabric_address_of(&peers[sender]));
-        assert!(payload(number, LENS_BYTES[number as usize % 100].max(8)) == message);
-        places[sender].push((number, place.address.addr(), place.len_bytes));
-    }
-    for places in &mut places {
-        places.sort_unstable();
-        assert!(places.is_sorted_by_key(|(_, address, _)| *address), "each sender's order is kept");
-    }
-    let mut all: Vec<_> = places.concat().into_iter().map(|(_, address, len)| (address, len)).collect();
-    all.sort_unstable();
-    for pair in all.windows(2) {
-        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "no byte is used twice");
-    }
-    cancel_raw_buffer(&bob, BUFFER);
-    bob.assert_no_completion();
-}
-
-#[over(all)]
 fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 0, 20]) {
@@ -251,8 +214,7 @@ fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
     send_and_wait_for_delivery(&alice, 4, 950);
     assert_eq!(bob.next_completion().flags, RELEASED);
     bob.assert_no_completion();
-    bob.endpoint.recv(marked_buffer(950), ANY, 4).unwrap();
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(4, 950));
+    bob.receive_message(4, 950, &payload(4, 950));
 }
 
 #[over(all)]
@@ -514,8 +476,7 @@ fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
     }
     alice.assert_no_completion();
     bob.endpoint.recv_multi(marked_buffer(200_000), ANY, BUFFER).unwrap();
-    assert_eq!(alice.next_completion().context, 0);
-    assert_eq!(alice.next_completion().context, 1);
+    alice.expect_in_order([0, 1]);
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(0, 10));
     assert!(received_bytes(&bob.next_completion().buffer) == payload(1, 100_000));
 }

@@ -86,41 +86,6 @@ fn two_domains_carry_messages_at_once(net: &Net) {
     }
 }
 
-#[over(one_process)]
-fn endpoint_exchanges_messages_with_itself(net: &Net) {
-    let narcissus = net.open_party();
-    let own = narcissus.insert_address_of(&narcissus);
-    for (n, len_bytes) in (1..).zip([0, 8, 5000, 100_000]) {
-        for early in [true, false] {
-            if early {
-                narcissus.endpoint.recv(marked_buffer(100_000), own, 100 + n).unwrap();
-            }
-            let (buffers, flags) = (vec![payload(n, len_bytes)], OpFlags::DELIVERY_COMPLETE);
-            narcissus
-                .endpoint
-                .sendmsg(SendMsg { buffers, to: own, context: n, flags, ..SendMsg::default() })
-                .unwrap();
-            if !early {
-                assert_eq!(narcissus.next_completion().context, n);
-                narcissus.endpoint.recv(marked_buffer(100_000), own, 100 + n).unwrap();
-            }
-            let mut sent = !early;
-            let mut taken = false;
-            while !(sent && taken) {
-                let (completion, source) = narcissus.next_completion_with_source();
-                if completion.context == n {
-                    sent = true;
-                } else {
-                    assert_eq!((completion.context, source), (100 + n, own));
-                    assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
-                    taken = true;
-                }
-            }
-        }
-    }
-    narcissus.assert_no_completion();
-}
-
 #[over(all)]
 fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
     let count = 16;

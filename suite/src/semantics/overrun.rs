@@ -34,9 +34,7 @@ fn assert_overrun(queue: &Queue) {
 fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     let depth = 3;
     let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth));
-    for context in 0..2 * depth as u64 {
-        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-    }
+    bob.post_receives(0..2 * depth as u64, 24);
     for context in 0..2 * depth as u64 {
         send_and_wait_for_delivery(&alice, context);
     }
@@ -95,9 +93,7 @@ fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
     }
     assert_eq!(expect_errno(post_delivery_complete_send(&alice, DEPTH_OPS)), Errno::EAGAIN);
     let count = 2 * DEPTH_OPS;
-    for context in 0..count {
-        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-    }
+    bob.post_receives(0..count, 24);
     net.start_driving(&bob);
     // An accepted send shows that an earlier send has ended, even if no entry was read.
     let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
@@ -129,9 +125,7 @@ fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
 fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { asleep: true, ..make_unprotected_setup(1) });
-    for context in 0..6 {
-        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-    }
+    bob.post_receives(0..6, 24);
     for context in 0..3 {
         post_delivery_complete_send(&alice, context).unwrap();
     }
@@ -196,9 +190,7 @@ fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
         bob.endpoint.recv(marked_buffer(message.len()), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), alice.peer(), context).unwrap();
     }
-    for _ in &messages {
-        bob.next_completion();
-    }
+    bob.await_completions(&messages);
     let given_back = || messages.iter().filter(|message| message.is_unique()).count();
     let deadline = Deadline::new();
     while given_back() < 2 {

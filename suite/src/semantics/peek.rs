@@ -28,11 +28,7 @@ fn make_message(from: &Party, tag: u64, identity: u64, len_bytes: usize) -> Send
 /// Sends a message that no receive takes yet, and waits until it has arrived. Another provider may deliver
 /// such a message only when a receive takes it, so the send to its party does not wait.
 fn send_unexpected(from: &Party, send: SendMsg) {
-    if from.is_homespun() {
-        from.send_and_wait_for_delivery(send);
-    } else {
-        from.endpoint.sendmsg(send).unwrap();
-    }
+    from.send_unexpected(send);
 }
 
 /// Sends a [message](make_message) as [`send_unexpected`] does.

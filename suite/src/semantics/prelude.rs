@@ -20,7 +20,7 @@ pub(super) use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 pub(super) use homespun::counter::CounterWaitError;
 pub(super) use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
 pub(super) use homespun::endpoint::{
-    AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, FlushMsg, ReadMsg, RecvMsg, WriteMsg,
+    AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, FlushMsg, ReadMsg, RecvMsg, WriteMsg,
 };
 pub(super) use homespun::eq::{EqAttr, EqFlags, Event};
 pub(super) use homespun::error::{BadMemory, Direction};

@@ -103,8 +103,7 @@ fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     assert_every_send_refused(alice.endpoint.expect_local(), alice.peer(), &payload(2, 80), Errno::EAGAIN);
     alice.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     assert_every_posted_receive_refused(alice.endpoint.expect_local(), ANY, Errno::EAGAIN);
-    bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
+    bob.receive_message(6, 8, &payload(1, 8));
     alice.next_completion();
 }
 
@@ -133,9 +132,7 @@ fn returned_buffer_may_be_posted_again(net: &Net) {
     send(1, payload(1, 5000)).unwrap();
     let mut rejected = send(2, payload(2, 5000)).unwrap_err();
     let count = 40;
-    for n in 0..count {
-        bob.endpoint.recv(marked_buffer(5000), ANY, n).unwrap();
-    }
+    bob.post_receives(0..count, 5000);
     let deadline = Deadline::new();
     for n in 2..count {
         while let Err(again) = send(n, rejected.returned) {

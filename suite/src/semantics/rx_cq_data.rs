@@ -18,11 +18,6 @@ fn open_writer_and_target(net: &Net) -> (Party, Party) {
     net.open_pair_with(Setup::default(), make_setup())
 }
 
-fn register(party: &Party, len_bytes: usize, kind: MemoryKind) -> Region {
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    party.register(RegionSpec { len_bytes, kind, access, key: KEY, is_counted: false }).unwrap()
-}
-
 /// Returns a write whose remote data is its context.
 fn make_write(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
     let call = RmaCall::new(RmaBy::Write, payload(context, len_bytes), party.peer(), region, context);
@@ -47,7 +42,7 @@ fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let queue = bob.receive_cq.clone().expect("it has two");
     for kind in net.memory_kinds() {
-        let region = register(&bob, 100_000, kind);
+        let region = bob.open_region(100_000, kind, KEY);
         for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
             for len_bytes in [0, 10, 100_000] {
                 if by == RmaBy::InjectWrite && len_bytes > INJECT_MAX_BYTES {
@@ -77,23 +72,20 @@ fn remote_data_waits_for_receives_in_order(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     for data in 0..COUNT {
         alice.endpoint.rma(make_write(&alice, &region, data, 8)).unwrap();
     }
     bob.assert_no_completion();
     let told: Vec<(u64, u64)> = (0..COUNT)
         .map(|context| {
-            bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, context).unwrap();
-            let completion = bob.next_completion();
+            let completion = bob.receive(context, ROOM_BYTES);
             assert_eq!((completion.flags, received_bytes(&completion.buffer)), (NOTIFIED, Vec::new()));
             (completion.context, completion.data)
         })
         .collect();
     assert_eq!(told, (0..COUNT).map(|number| (number, number)).collect::<Vec<_>>());
-    for _ in 0..COUNT {
-        alice.next_completion();
-    }
+    alice.await_completions(0..COUNT);
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
@@ -105,7 +97,7 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
     for is_posted_first in [true, false] {
         let setup = || Setup { order, ..make_setup() };
         let (alice, bob) = net.open_pair_with(setup(), setup());
-        let region = register(&bob, LENS_BYTES[4], MemoryKind::Raw);
+        let region = bob.open_region(LENS_BYTES[4], MemoryKind::Raw, KEY);
         let post_receives = || {
             (0..COUNT).for_each(|context| bob.endpoint.recv(marked_buffer(300_000), ANY, context).unwrap());
         };
@@ -135,16 +127,14 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
             let flags = if number % 2 == 0 { RECEIVED | CompletionFlags::REMOTE_CQ_DATA } else { NOTIFIED };
             assert_eq!(fields(&completion), (number, flags, len_bytes(number), number));
         }
-        for _ in 0..COUNT {
-            alice.next_completion();
-        }
+        alice.await_completions(0..COUNT);
     }
 }
 
 #[over(all)]
 fn remote_data_takes_no_tagged_and_no_cancelled_receive(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.trecv(marked_buffer(ROOM_BYTES), ANY, Tag(7), 1).unwrap();
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 2).unwrap();
     bob.endpoint.cancel(2).unwrap();
@@ -163,7 +153,7 @@ fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net) {
     let carol = net.open_party();
     let of_carol = bob.insert_address_of(&carol);
     carol.insert_address_of(&bob);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), of_carol, 1).unwrap();
     write_and_wait(&alice, &region, 70, 8);
     bob.assert_no_completion();
@@ -176,7 +166,7 @@ fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net) {
 #[over(all)]
 fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
-    let region = register(&bob, 100, MemoryKind::Owned);
+    let region = bob.open_region(100, MemoryKind::Owned, KEY);
     bob.endpoint.set_min_multi_recv_bytes(8);
     bob.endpoint.recv_multi(marked_buffer(ROOM_BYTES), ANY, 9).unwrap();
     for data in 70..75 {
@@ -193,7 +183,7 @@ fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
 fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
     let target = Setup { counts: true, selective: true, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
     let (buffers, flags) = (vec![marked_buffer(ROOM_BYTES)], OpFlags::COMPLETION);
     bob.endpoint.recvmsg(RecvMsg { buffers, context: 2, flags, ..RecvMsg::default() }).unwrap();
@@ -209,7 +199,7 @@ fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
 #[over(all)]
 fn kept_remote_data_outlives_its_writer(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     write_and_wait(&alice, &region, 70, 8);
     drop(alice);
     bob.assert_no_completion();
@@ -220,7 +210,7 @@ fn kept_remote_data_outlives_its_writer(net: &Net) {
 #[over(all)]
 fn refused_write_with_remote_data_takes_no_receive(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
     alice.endpoint.rma(RmaCall { key: KEY + 1, ..make_write(&alice, &region, 70, 8) }).unwrap();
     assert_eq!(alice.next_failure().completion.context, 70);

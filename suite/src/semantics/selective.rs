@@ -92,7 +92,7 @@ fn flags_of_a_call_replace_the_default_flags(net: &Net) {
         alice.endpoint.send(payload(context + 1, 64), alice.peer(), context + 1).unwrap();
     }
     for party in [&alice, &bob] {
-        assert_eq!([party.next_completion().context, party.next_completion().context], [2, 4]);
+        party.expect_in_order([2, 4]);
         party.assert_no_completion();
     }
 }
@@ -120,8 +120,7 @@ fn failure_is_always_reported(net: &Net) {
     if alice.is_homespun() {
         let (_vacancy, absent) = net.insert_vacant_address(&alice);
         alice.endpoint.send(payload(1, 64), absent, 1).unwrap();
-        let failed = alice.next_failure();
-        assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
+        alice.expect_failure(1, Errno::ECONNREFUSED);
     }
     alice.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
     alice.endpoint.cancel(2).unwrap();

@@ -96,31 +96,6 @@ fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
-    let counter = open_counter(&sharers);
-    let (peer, _) = sharers.open_peer();
-    for (threshold, (len_bytes, to)) in LENS_BYTES.into_iter().zip([1, 0, 1, 0]).enumerate() {
-        let (threshold, identity) = (threshold as u64 + 1, threshold as u64 + 10);
-        let receive = make_receive(identity, len_bytes, OpFlags::empty());
-        sharers.context.trigger(&trigger_at(&counter, threshold), receive).unwrap();
-        // Half of the messages arrive before their receive is posted.
-        if threshold % 2 == 0 {
-            send(&peer, identity, len_bytes, to);
-        }
-        assert_no_completion(&sharers);
-        counter.add(1);
-        if threshold % 2 == 1 {
-            send(&peer, identity, len_bytes, to);
-        }
-        let completion = sharers.next_receive_completion(to as usize);
-        assert_eq!(completion.context, identity);
-        assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
-    }
-    assert!(!counter.is_in_use());
-}
-
-#[over(one_process, automatic)]
 fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
@@ -161,33 +136,6 @@ fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Ne
             assert_no_completion(&sharers);
             assert_eq!(received.iter().map(Counter::read).collect::<Vec<_>>(), reported);
         }
-    }
-}
-
-#[over(one_process, automatic)]
-fn deferred_receive_that_reports_to_its_endpoints_counter_counts_once(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
-    let done = open_counter(&sharers);
-    sharers.members[1].endpoint.bind_counter(&done, CounterEvents::RECV).unwrap();
-    let (peer, _) = sharers.open_peer();
-    for (identity, is_posted_first) in [(1, true), (2, false)] {
-        let post = || {
-            let receive = make_receive(identity, 8, OpFlags::COMPLETION);
-            let work = make_receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
-            sharers.domain.queue_work(work).unwrap();
-        };
-        if is_posted_first {
-            post();
-        }
-        send(&peer, identity, 8, 1);
-        sharers.drive_repeatedly();
-        if !is_posted_first {
-            post();
-        }
-        assert_eq!(sharers.next_receive_completion(1).context, identity);
-        await_counts(&sharers, &done, (identity, 0));
-        sharers.drive_repeatedly();
-        assert_eq!(done.read(), identity);
     }
 }
 

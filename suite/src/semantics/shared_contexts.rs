@@ -186,72 +186,6 @@ fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn messages_of_each_peer_keep_their_order(net: &Net) {
-    const MESSAGES: u64 = 40;
-    let sharers = Sharers::new(net, 2);
-    let (left, left_name) = sharers.open_peer();
-    let (right, right_name) = sharers.open_peer();
-    let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
-    // The identity of a message encodes its sender, its receiver and its number.
-    let identity = |from: u64, to: u64, number: u64| from << 32 | to << 16 | number;
-    let mut posted = 0;
-    let mut arrived: BTreeMap<(usize, usize), BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
-    for number in 0..MESSAGES {
-        for (from, party) in [&left, &right].into_iter().enumerate() {
-            for to in 0..2 {
-                let message = payload(identity(from as u64, to, number), len_bytes(number));
-                party.endpoint.send(message, FabricAddress(to), 7).unwrap();
-                if number % 2 == 0 {
-                    sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, posted).unwrap();
-                    posted += 1;
-                }
-            }
-        }
-    }
-    for done in 0..4 * MESSAGES {
-        if posted < 4 * MESSAGES {
-            sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, posted).unwrap();
-            posted += 1;
-        }
-        let (to, ended) = sharers.next_ended_of_any();
-        let (completion, source) = ended.unwrap_or_else(|error| panic!("{done}: {error:?}"));
-        let from = usize::from(source == right_name);
-        assert!(source == left_name || source == right_name);
-        // Long messages may complete long after their match.
-        arrived.entry((from, to)).or_default().insert(completion.context, received_bytes(&completion.buffer));
-    }
-    for ((from, to), messages) in arrived {
-        assert_eq!(messages.len() as u64, MESSAGES);
-        for (message, number) in messages.values().zip(0..) {
-            let expected = payload(identity(from as u64, to as u64, number), len_bytes(number));
-            assert!(*message == expected, "{from} to {to}: message {number}");
-        }
-    }
-}
-
-#[over(one_process, automatic)]
-fn receive_takes_an_earlier_unexpected_message(net: &Net) {
-    let sharers = Sharers::new(net, 3);
-    let (peer, name) = sharers.open_peer();
-    for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
-        for to in 0..3 {
-            let identity = (number * 3 + to) as u64;
-            let message = payload(identity, len_bytes);
-            if len_bytes < 100_000 {
-                sharers.deliver(&peer, to, message, None);
-            } else {
-                peer.endpoint.send(message, FabricAddress(to as u64), 1).unwrap();
-                sharers.drive_repeatedly();
-            }
-            sharers.context.recv(marked_buffer(len_bytes), ANY, identity).unwrap();
-            let (completion, source) = sharers.next_ended(to).unwrap();
-            assert_eq!((completion.context, source), (identity, name));
-            assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
-        }
-    }
-}
-
-#[over(one_process, automatic)]
 fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
     // Whatever capabilities the context has.
     let caps = Caps::MSG | Caps::RECV;
@@ -280,26 +214,6 @@ fn long_message_is_truncated_at_its_endpoint(net: &Net) {
     let failed = sharers.next_ended(1).unwrap_err();
     assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 7 });
     assert_eq!((failed.completion.context, failed.completion.len_bytes), (1, 5));
-}
-
-#[over(one_process, automatic)]
-fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (left, left_name) = sharers.open_peer();
-    let (right, right_name) = sharers.open_peer();
-    for (context, source) in [(1, left_name), (2, right_name), (3, left_name)] {
-        sharers.context.recv(marked_buffer(8), source, context).unwrap();
-    }
-    sharers.deliver(&left, 1, payload(10, 8), None);
-    sharers.deliver(&left, 0, payload(11, 8), None);
-    sharers.deliver(&right, 1, payload(12, 8), None);
-    let contexts = [
-        sharers.next_receive_completion(1),
-        sharers.next_receive_completion(1),
-        sharers.next_receive_completion(0),
-    ]
-    .map(|receipt| receipt.context);
-    assert_eq!(contexts, [1, 2, 3]);
 }
 
 #[over(one_process, automatic)]
@@ -459,58 +373,6 @@ fn closed_endpoint_discards_its_messages_and_leaves_receives_posted(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
-    let mut sharers = Sharers::new(net, 1);
-    let (peer, _) = sharers.open_peer();
-    for round in 0..5_u64 {
-        sharers.add_member();
-        let name = sharers.members[1].endpoint.name().unwrap();
-        let to = peer.insert(name);
-        for context in 0..4 {
-            sharers.context.recv(marked_buffer(30_000), ANY, context).unwrap();
-        }
-        peer.endpoint.send(payload(round, 30_000), to, 1).unwrap();
-        let completion = sharers.next_receive_completion(1);
-        assert!(completion.context == 0 && received_bytes(&completion.buffer) == payload(round, 30_000));
-        peer.endpoint.send(payload(round, 12), to, 1).unwrap();
-        let gone = sharers.members.remove(1);
-        close_with_progress(&sharers, gone);
-        // At least two receives remain, whether or not the second message arrived before the endpoint
-        // closed.
-        for identity in 0..2 {
-            sharers.send_to_first_member(&peer, payload(identity, 16));
-            let completion = sharers.next_receive_of_len(0, 16);
-            assert!(received_bytes(&completion.buffer) == payload(identity, 16));
-        }
-        while let Ok(()) = (0..4).try_for_each(|context| sharers.context.cancel(context)) {}
-        for context in 0..4 {
-            while sharers.context.cancel(context).is_ok() {}
-        }
-        sharers.drive_repeatedly();
-        while poll_completion(&sharers.members[0].cq).is_some() {}
-        while peer.poll_completion().is_some() {}
-    }
-}
-
-impl Sharers<'_> {
-    /// Sends a message to the first member. Earlier sends to other members may fail meanwhile.
-    fn send_to_first_member(&self, from: &Party, message: Bytes) {
-        from.endpoint.send(message, FabricAddress(0), 3).unwrap();
-    }
-
-    /// Waits for a member's next successful receive of this length.
-    fn next_receive_of_len(&self, at: usize, len_bytes: usize) -> Completion {
-        loop {
-            if let Ok((completion, _)) = self.next_ended(at)
-                && completion.len_bytes == len_bytes
-            {
-                return completion;
-            }
-        }
-    }
-}
-
-#[over(one_process, automatic)]
 fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.add_member_with_cq(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
@@ -540,28 +402,4 @@ fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     );
     sharers.drive_repeatedly();
     assert!(poll_completion(&sharers.members[1].cq).is_none());
-}
-
-#[over(one_process, automatic)]
-fn counters_count_receives_of_their_endpoint(net: &Net) {
-    let mut sharers = Sharers::new(net, 2);
-    let counters: Vec<_> = sharers
-        .members
-        .iter()
-        .map(|member| {
-            let counter = sharers.domain.open_counter(&CounterAttr::default()).unwrap();
-            member.endpoint.bind_counter(&counter, CounterEvents::RECV).unwrap();
-            counter
-        })
-        .collect();
-    let (peer, _) = sharers.open_peer();
-    sharers.deliver(&peer, 1, payload(1, 8), None);
-    for context in 0..3 {
-        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
-    }
-    sharers.deliver(&peer, 0, payload(1, 8), None);
-    sharers.deliver(&peer, 1, payload(1, 8), None);
-    sharers.drive_repeatedly();
-    assert_eq!((counters[0].read(), counters[1].read()), (1, 2));
-    sharers.members.clear();
 }

@@ -24,11 +24,8 @@ fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
             other.recv(marked_buffer(100), NOWHERE, context).unwrap();
             assert_eq!(next_message_of_first_side(&[&server, &client]), payload(context, 100));
         }
-        assert_eq!(
-            expect_errno(other.recv(marked_buffer(100), NOWHERE, 9).map_err(Error::from)),
-            Errno::ENOTCONN
-        );
-        assert_eq!(expect_errno(other.send(payload(1, 8), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
+        assert_eq!(expect_errno(other.recv(marked_buffer(100), NOWHERE, 9)), Errno::ENOTCONN);
+        assert_eq!(expect_errno(other.send(payload(1, 8), NOWHERE, 9)), Errno::ENOTCONN);
         if let Some(one) = one {
             assert_eq!(
                 next_event_of_first_side(&[&client, &server]),

@@ -4,18 +4,6 @@ use std::sync::Mutex;
 
 use super::prelude::*;
 
-/// Reads the next completion. Only this party's reads drive it.
-#[track_caller]
-fn next_completion_by_own_reads(party: &Party) -> Completion {
-    let deadline = Deadline::new();
-    loop {
-        if let Some(ended) = party.poll_completion() {
-            return ended.expect("no operation fails").0;
-        }
-        deadline.yield_or_panic("a completion in this thread");
-    }
-}
-
 /// Opens two parties that only their own threads drive.
 fn open_undriven_pair(net: &Net) -> (Party, Party) {
     let setup = || Setup::asleep();
@@ -25,44 +13,6 @@ fn open_undriven_pair(net: &Net) -> (Party, Party) {
 /// Has the net drive both parties again: closing one may need progress of the other.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
-}
-
-#[over(all)]
-fn two_threads_play_ping_pong(net: &Net) {
-    let lens_bytes = [0, 8, 5000, 70_000, 1];
-    let rounds = 60;
-    let (alice, bob) = open_undriven_pair(net);
-    let play = |party: &Party, serves: bool| {
-        for round in 0..rounds {
-            let len_bytes = lens_bytes[round as usize % lens_bytes.len()];
-            party.endpoint.trecv(marked_buffer(len_bytes), party.peer(), Tag(round), 1).unwrap();
-            let send =
-                || party.endpoint.tsend(payload(round, len_bytes), party.peer(), Tag(round), 2).unwrap();
-            if serves {
-                send();
-            }
-            let (mut sent, mut taken) = (false, false);
-            while !taken || (serves && !sent) {
-                let completion = next_completion_by_own_reads(party);
-                if completion.context == 2 {
-                    sent = true;
-                } else {
-                    assert!(received_bytes(&completion.buffer) == payload(round, len_bytes), "round {round}");
-                    taken = true;
-                }
-            }
-            if !serves {
-                send();
-                assert_eq!(next_completion_by_own_reads(party).context, 2);
-            }
-        }
-        // The last reply may not have been sent yet. Dropping the endpoint sends it.
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| play(&alice, true));
-        scope.spawn(|| play(&bob, false));
-    });
-    start_driving_both(net, [&alice, &bob]);
 }
 
 #[over(all)]

@@ -9,15 +9,6 @@ fn make_sharing_info(net: &Net) -> Info {
     info
 }
 
-/// Opens an endpoint with a queue for both directions, not yet enabled.
-fn open_disabled_endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
-    let endpoint = domain.endpoint(info).unwrap();
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
-    (endpoint, cq, av)
-}
-
 #[over(one_process)]
 fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
     const MESSAGES: u64 = 10;

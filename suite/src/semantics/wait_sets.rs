@@ -49,9 +49,7 @@ fn wait_set_wakes_for_events_of_any_member(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut arrived, mut answered) = (0, 0);
-                for context in 0..MESSAGES {
-                    bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, context).unwrap();
-                }
+                bob.post_receives(0..MESSAGES, LEN_BYTES);
                 let deadline = Deadline::new();
                 // The counters count the same events that the queues report. Wait until both show all
                 // events.
