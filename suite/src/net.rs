@@ -200,6 +200,11 @@ impl Net {
         (left, right)
     }
 
+    /// Opens two parties with the same setup. Each has only the other's address.
+    pub fn open_equal_pair(&self, setup: Setup) -> (Party, Party) {
+        self.open_pair_with(setup.clone(), setup)
+    }
+
     /// Opens a party with this setup.
     pub fn open_party_with(&self, setup: Setup) -> Party {
         let sends_from_buffers = setup.sends_from_buffers || self.sends_from_buffers;

@@ -1,7 +1,7 @@
 //! What tests do again and again with a party.
 
 use homespun::flags::OpFlags;
-use homespun::{Bytes, Completion, CompletionError, Errno, FabricAddress, SendMsg};
+use homespun::{Bytes, Completion, CompletionError, Errno, FabricAddress, SendMsg, Tag};
 
 use super::Party;
 use crate::payload::{marked_buffer, payload, received_bytes};
@@ -120,5 +120,34 @@ impl Party {
         let failed = self.next_failure();
         assert_eq!((failed.completion.context, failed.errno()), (context, errno));
         failed
+    }
+
+    /// As [`post_send`](Self::post_send), and the context is the tag, too.
+    #[track_caller]
+    pub fn post_tagged(&self, context: u64, len_bytes: usize, flags: OpFlags) {
+        let message = self.message(context, len_bytes, flags);
+        let tagged = SendMsg { tag: Some(Tag(context)), ..message };
+        self.endpoint.sendmsg(tagged).expect("room for a send");
+    }
+
+    /// Receives the message with this tag, which is the identity of its payload, too.
+    #[track_caller]
+    pub fn receive_tagged(&self, tag: u64, len_bytes: usize) {
+        let (buffer, any) = (marked_buffer(len_bytes), FabricAddress::UNSPECIFIED);
+        self.endpoint.trecv(buffer, any, Tag(tag), tag).expect("room for a receive");
+        assert_eq!(self.expect_message(tag, &payload(tag, len_bytes)).tag, tag);
+    }
+
+    /// Sends a [message](Self::message), and waits until it has arrived.
+    #[track_caller]
+    pub fn deliver(&self, context: u64, len_bytes: usize) {
+        self.send_and_wait_for_delivery(self.message(context, len_bytes, OpFlags::empty()));
+    }
+
+    /// As [`deliver`](Self::deliver), with a tag.
+    #[track_caller]
+    pub fn deliver_tagged(&self, tag: u64, context: u64, len_bytes: usize) {
+        let message = self.message(context, len_bytes, OpFlags::empty());
+        self.send_and_wait_for_delivery(SendMsg { tag: Some(Tag(tag)), ..message });
     }
 }

@@ -542,24 +542,3 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
         alice.exchange_long_messages(&bob);
     }
 }
-
-#[over(all, own)]
-fn atomics_fail_when_the_target_closes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let region = bob.open_region(8, MemoryKind::Raw, KEY);
-    let calls = [
-        make_add_call(AtomicKind::Base, &alice, &region, 1, 1),
-        make_add_call(AtomicKind::Base, &alice, &region, 1, 2),
-        make_add_call(AtomicKind::Fetch, &alice, &region, 1, 3),
-    ];
-    perform_and_wait(&alice, calls[0].clone());
-    drop(region);
-    drop(bob);
-    for call in &calls[1..] {
-        match alice.endpoint.atomic(call.clone()) {
-            Ok(_) => assert_eq!(alice.next_failure().completion.context, call.context),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    alice.assert_no_completion();
-}

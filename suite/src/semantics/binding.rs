@@ -28,7 +28,7 @@ fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
         assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
         // A queue for both directions serves all operations without a counter.
         let cq = domain.open_cq(&CqAttr::default()).unwrap();
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.bind_cq(&cq, BOTH).unwrap();
         endpoint.enable().unwrap();
     }
     // A queue for one direction serves only the operations of that direction.
@@ -75,7 +75,7 @@ fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
     let endpoints = [(); 3].map(|()| {
         let endpoint = domain.endpoint(net.info()).unwrap();
         endpoint.bind_av(&av).unwrap();
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.bind_cq(&cq, BOTH).unwrap();
         endpoint.bind_counter(&counter, SEND | WRITE).unwrap();
         endpoint.bind_counter(&counter, RECV).unwrap();
         endpoint.enable().unwrap();
@@ -159,24 +159,18 @@ fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     let (alice, bob) = net.open_pair();
     let domain = bob.local_domain();
     let region = register_region(domain, KEY, MrFlags::RMA_EVENT);
-    let call = || RmaCall {
-        by: RmaBy::Write,
-        buffers: vec![payload(1, 8)],
-        peer: alice.peer(),
-        address: region.address(),
-        key: region.key(),
-        data: None,
-        context: 1,
-        flags: OpFlags::empty(),
+    let write = || {
+        let endpoint = alice.endpoint.expect_local();
+        endpoint.write(payload(1, 8), alice.peer(), region.remote(), 1).unwrap();
     };
-    alice.endpoint.rma(call()).unwrap();
+    write();
     assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED, "it is not enabled");
     let counter = open_counter(domain, WaitObject::None);
     region.bind_counter(&counter, REMOTE_WRITE).unwrap();
     region.bind_endpoint(bob.endpoint.expect_local()).unwrap();
     region.enable();
     region.enable();
-    alice.endpoint.rma(call()).unwrap();
+    write();
     assert_eq!(alice.next_completion().context, 1);
     assert_eq!((counter.read(), counter.read_error()), (1, 0));
     // An enabled region accepts no more bindings.

@@ -5,21 +5,6 @@ use homespun::endpoint;
 use super::prelude::*;
 
 #[over(all, own)]
-fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let lens_bytes = [10, 200_000, 0, 9000, 400_000];
-    for (n, len_bytes) in (0..).zip(lens_bytes) {
-        alice.endpoint.send(payload(n, len_bytes), alice.peer(), n).unwrap();
-    }
-    // The close waits until everything is sent, so bob must read meanwhile.
-    let closing = thread::spawn(move || drop(alice));
-    for (n, len_bytes) in (0..).zip(lens_bytes) {
-        bob.receive_message(n, 400_000, &payload(n, len_bytes));
-    }
-    closing.join().unwrap();
-}
-
-#[over(all, own)]
 fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     let send = |from: &Party, n: u64, len_bytes: usize| {
         let (buffers, flags, to) = (vec![payload(n, len_bytes)], OpFlags::MATCH_COMPLETE, from.peer());
@@ -101,10 +86,7 @@ fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
 #[over(all, native)]
 fn dropped_disabled_endpoint_frees_its_address(net: &Net) {
     let domain = net.open_other_domain();
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint = domain.endpoint(net.info()).unwrap();
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
+    let (endpoint, cq, av) = open_disabled_endpoint(&domain, net.info());
     let name = endpoint.name().unwrap();
     drop(endpoint);
     av.close().unwrap();

@@ -511,7 +511,7 @@ fn invalid_connection_calls_are_refused(net: &Net) {
     let listener = side.open_listener(LISTENER);
     let name = listener.name().unwrap();
     let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
-    let both = BindFlags::TRANSMIT | BindFlags::RECV;
+    let both = BOTH;
 
     let unbound = side.domain.endpoint(&side.info).unwrap();
     assert_eq!(expect_errno(unbound.enable()), Errno::ENOEQ);

@@ -194,8 +194,7 @@ fn accesses_to_a_mapped_region_are_counted(net: &Net) {
 
 #[over(all)]
 fn unreported_operations_are_counted(net: &Net) {
-    let silent = || Setup { selective: true, ..make_counting_setup() };
-    let (alice, bob) = net.open_pair_with(silent(), silent());
+    let (alice, bob) = net.open_equal_pair(Setup { selective: true, ..make_counting_setup() });
     let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
     let (mut sent, mut received, mut accessed) = (0, 0, 0);
     for (context, len_bytes) in (1..).zip(LENS_BYTES) {
@@ -236,8 +235,7 @@ fn unreported_operations_are_counted(net: &Net) {
 /// `fi_cntr(3)` leaves open whether a provider counts errors.
 #[over(all, own)]
 fn failures_are_counted_as_errors(net: &Net) {
-    let silent = || Setup { selective: true, ..make_counting_setup() };
-    let (alice, bob) = net.open_pair_with(silent(), silent());
+    let (alice, bob) = net.open_equal_pair(Setup { selective: true, ..make_counting_setup() });
     // A truncated and a cancelled receive.
     bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
@@ -349,8 +347,7 @@ fn multi_receive_counts_each_message(net: &Net) {
 #[over(all)]
 fn full_completion_queue_delays_no_counting(net: &Net) {
     const COUNT: u64 = 100;
-    let setup = || Setup { cq_depth_entries: 2, ..make_counting_setup() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { cq_depth_entries: 2, ..make_counting_setup() });
     for context in 0..COUNT {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
@@ -366,8 +363,7 @@ fn full_completion_queue_delays_no_counting(net: &Net) {
 
 #[over(all)]
 fn send_is_counted_only_at_its_completion_level(net: &Net) {
-    let silent = || Setup { selective: true, ..make_counting_setup() };
-    let (alice, bob) = net.open_pair_with(silent(), silent());
+    let (alice, bob) = net.open_equal_pair(Setup { selective: true, ..make_counting_setup() });
     alice.endpoint.sendmsg(make_send(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
     alice.endpoint.sendmsg(make_send(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE)).unwrap();
     alice.wait_for_exact_counts(&[(SEND, (1, 0))]);

@@ -85,8 +85,8 @@ fn completion_fields_match_peeks_and_claims(net: &Net) {
 #[over(all)]
 fn error_entries_describe_the_failed_operation(net: &Net) {
     for selective in [false, true] {
-        let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) =
+            net.open_equal_pair(Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() });
         let check = |failed: CompletionError, error, expected: Completion| {
             assert_eq!(failed.error, error);
             let told = Completion { buffer: Buffer::None, ..failed.completion };
@@ -210,8 +210,7 @@ fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
-        let (buffers, to) = (vec![payload(1, 8)], alice.peer());
-        alice.send_and_wait_for_delivery(SendMsg { buffers, to, ..SendMsg::default() });
+        alice.deliver(1, 8);
         let Party { endpoint, cq, .. } = bob;
         let cq = cq.expect_local().clone();
         let Rejected { error, returned: cq } = cq.close().expect_err("the endpoint is there");
@@ -230,10 +229,7 @@ fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
 #[over(one_process)]
 fn closing_a_queue_frees_unread_buffers(net: &Net) {
     let domain = net.open_other_domain();
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint = domain.endpoint(net.info()).unwrap();
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
+    let (endpoint, cq, av) = open_disabled_endpoint(&domain, net.info());
     endpoint.enable().unwrap();
     let own = av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
     let message = Bytes::from(vec![7; 8]);

@@ -317,8 +317,7 @@ fn receive_amid_sends(party: &Party, from: FabricAddress, number: u64, ended: &m
 
 #[over(driven)]
 fn floods_in_both_directions_all_arrive(net: &Net) {
-    let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() });
     let (from_alice, ended_of_alice) = send_until_refused(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
     let (from_bob, ended_of_bob) = send_until_refused(&bob, bob.peer(), OpFlags::INJECT_COMPLETE);
     let mut sides = [(&alice, ended_of_alice, from_bob), (&bob, ended_of_bob, from_alice)];

@@ -5,8 +5,7 @@ use super::prelude::*;
 #[over(all)]
 fn completion_has_the_fields_of_its_format(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
-        let setup = || Setup { cq_format: Some(format), ..Setup::default() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) = net.open_equal_pair(Setup { cq_format: Some(format), ..Setup::default() });
         assert_eq!(bob.cq.format(), format);
         bob.endpoint.trecv(marked_buffer(64), ANY, Tag(0x1234), 5).unwrap();
         alice.endpoint.tsenddata(payload(1, 50), 0xfeed, alice.peer(), Tag(0x1234), 6).unwrap();
@@ -57,9 +56,7 @@ fn one_read_returns_many_entries_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     for context in 1..=10 {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let send =
-            SendMsg { buffers: vec![payload(context, 8)], to: alice.peer(), context, ..SendMsg::default() };
-        alice.send_and_wait_for_delivery(send);
+        alice.deliver(context, 8);
     }
     // All ten messages have arrived, so each read finds as many entries as it asks for.
     let (mut contexts, mut counts) = (Vec::new(), Vec::new());
@@ -82,8 +79,7 @@ fn one_read_returns_many_entries_in_order(net: &Net) {
 
 #[over(all)]
 fn separate_queues_report_sends_and_receives_separately(net: &Net) {
-    let setup = || Setup { separate_queues: true, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { separate_queues: true, ..Setup::default() });
     let receive_cq = |party: &crate::Party| party.receive_cq.clone().expect("it has two queues");
     for (sender, receiver) in [(&alice, &bob), (&bob, &alice)] {
         receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();

@@ -24,11 +24,6 @@ fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
     5
 }
 
-/// Sends to the party's peer at a level that waits for the peer.
-fn post_delivery_complete_send(party: &Party, context: u64) -> Result<(), Error> {
-    party.endpoint.sendmsg(party.message(context, 8, OpFlags::DELIVERY_COMPLETE))
-}
-
 #[track_caller]
 fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
     let failed: Vec<CompletionError> = (0..count).map(|_| party.next_failure()).collect();
@@ -105,9 +100,8 @@ fn operations_on_a_closed_peer_fail(net: &Net) {
     let (alice, bob) = net.open_pair();
     // A message brings up a link, so that alice notices the close.
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
+    alice.send(1, payload(1, 8));
     assert_eq!(bob.next_completion().context, 1);
-    assert_eq!(alice.next_completion().context, 1);
     let undisturbed = net.open_party();
     alice.insert_address_of(&undisturbed);
     alice.endpoint.recv(marked_buffer(8), ANY, 100).unwrap();
@@ -115,40 +109,29 @@ fn operations_on_a_closed_peer_fail(net: &Net) {
 
     // These messages exceed the link; bob reads none of them, and closes.
     let sleeping = net.open_party_with(Setup::asleep());
-    let to_sleeping = alice.insert_address_of(&sleeping);
+    let to = alice.insert_address_of(&sleeping);
     for context in 2..6 {
-        let flags = OpFlags::DELIVERY_COMPLETE;
-        let buffers = vec![payload(context, 16 << 20)];
-        alice
-            .endpoint
-            .sendmsg(SendMsg { buffers, to: to_sleeping, context, flags, ..SendMsg::default() })
-            .unwrap();
+        let send = alice.message(context, 16 << 20, OpFlags::DELIVERY_COMPLETE);
+        alice.endpoint.sendmsg(SendMsg { to, ..send }).unwrap();
     }
     alice.assert_no_completion();
     let addresses = [sleeping.endpoint.name().unwrap(), bob.endpoint.name().unwrap()];
-    drop(sleeping);
-    drop(bob);
+    drop((sleeping, bob));
     // The receive directed to bob ends as well.
-    let mut contexts: Vec<u64> = expect_failures(&alice, 5)
-        .iter()
-        .map(|failed| {
-            assert_link_ended(failed);
-            let context = failed.completion.context;
-            if alice.is_native() {
-                assert_eq!(failed.peer.as_deref(), Some(&addresses[usize::from(context == 101)]), "{failed}");
-            }
-            context
-        })
-        .collect();
-    contexts.sort_unstable();
-    assert_eq!(contexts, [2, 3, 4, 5, 101]);
+    alice.expect_failures(&[2, 3, 4, 5, 101], |failed| {
+        assert_link_ended(failed);
+        if alice.is_native() {
+            let address = &addresses[usize::from(failed.completion.context == 101)];
+            assert_eq!(failed.peer.as_deref(), Some(address), "{failed}");
+        }
+    });
 
     // Later sends fail too, and receives from any source stay posted.
     for context in 10..15 {
-        post_delivery_complete_send(&alice, context).unwrap();
+        alice.post_send(context, 8, OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_failure().completion.context, context);
     }
     undisturbed.insert_address_of(&alice);
-    undisturbed.endpoint.send(payload(1, 8), undisturbed.peer(), 1).unwrap();
+    undisturbed.post_send(1, 8, OpFlags::empty());
     assert_eq!(alice.next_completion().context, 100);
 }

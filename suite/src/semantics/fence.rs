@@ -6,11 +6,8 @@ use super::prelude::*;
 
 /// Sends a message of `len_bytes` bytes whose tag is its context.
 fn send_tagged(party: &Party, to: FabricAddress, context: u64, len_bytes: usize, flags: OpFlags) {
-    let buffers = vec![payload(context, len_bytes)];
-    party
-        .endpoint
-        .sendmsg(SendMsg { buffers, to, tag: Some(Tag(context)), context, flags, ..SendMsg::default() })
-        .unwrap();
+    let send = party.message(context, len_bytes, flags);
+    party.endpoint.sendmsg(SendMsg { to, tag: Some(Tag(context)), ..send }).unwrap();
 }
 
 fn send_short(party: &Party, context: u64, flags: OpFlags) {
@@ -33,13 +30,6 @@ fn expect_tagged_message(party: &Party, tag: u64, len_bytes: usize) {
     assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
     assert_eq!((completion.context, completion.tag.0), (tag, tag));
     assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
-}
-
-/// Receives the message with this tag.
-#[track_caller]
-fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
-    post_tagged_receive(party, tag, len_bytes);
-    expect_tagged_message(party, tag, len_bytes);
 }
 
 /// Checks that no message with this tag has arrived.
@@ -67,9 +57,9 @@ fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
         assert_not_arrived(&bob, 3);
         post_tagged_receive(&bob, 3, 64);
         bob.assert_no_completion();
-        receive_tagged(&bob, 2, 64);
+        bob.receive_tagged(2, 64);
         bob.assert_no_completion();
-        receive_tagged(&bob, 1, 64);
+        bob.receive_tagged(1, 64);
         expect_tagged_message(&bob, 3, 64);
         let (sends, _) = alice.next_completions_of_sends_and_others(3 - early);
         assert_eq!(sends.last().unwrap().context, 3);
@@ -89,7 +79,7 @@ fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
     for tag in [4, 2, 1, 3] {
         bob.assert_no_completion();
         assert_not_arrived(&bob, 5);
-        receive_tagged(&bob, tag, 64);
+        bob.receive_tagged(tag, 64);
     }
     expect_tagged_message(&bob, 5, 64);
     assert_eq!(alice.next_completion().context, 5);
@@ -106,9 +96,9 @@ fn fenced_send_may_be_unreported_or_injected(net: &Net) {
         alice.assert_no_completion();
         post_tagged_receive(&bob, 2, 64);
         bob.assert_no_completion();
-        receive_tagged(&bob, 1, 64);
+        bob.receive_tagged(1, 64);
         expect_tagged_message(&bob, 2, 64);
-        receive_tagged(&bob, 3, 64);
+        bob.receive_tagged(3, 64);
         assert_eq!(alice.next_completion().context, 3);
     }
     alice.assert_no_completion();
@@ -127,7 +117,7 @@ fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     assert_eq!(sends[0].context, 1);
     alice.assert_no_completion();
     for tag in 1..=3 {
-        receive_tagged(&bob, tag, 64);
+        bob.receive_tagged(tag, 64);
     }
 }
 
@@ -176,7 +166,7 @@ fn fence_delays_no_send_to_another_peer(net: &Net) {
     for (context, len_bytes) in [(3, 64), (4, 300_000), (5, 0)] {
         send_tagged(&alice, to_carol, context, len_bytes, OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_completion().context, context);
-        receive_tagged(&carol, context, len_bytes);
+        carol.receive_tagged(context, len_bytes);
     }
     send_tagged(&alice, to_carol, 6, 64, with_fence(OpFlags::DELIVERY_COMPLETE));
     assert_eq!(alice.next_completion().context, 6);
@@ -187,7 +177,7 @@ fn fence_delays_no_send_to_another_peer(net: &Net) {
     assert_eq!(bob.next_completion().context, 7);
     alice.assert_no_completion();
     for tag in [1, 2] {
-        receive_tagged(&bob, tag, 64);
+        bob.receive_tagged(tag, 64);
         assert_eq!(alice.next_completion().context, tag);
     }
 }
@@ -208,7 +198,7 @@ fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     send_tagged(&alice, alice.peer(), 7, 0, with_fence(OpFlags::INJECT_COMPLETE));
     alice.assert_no_completion();
     bob.assert_no_completion();
-    receive_tagged(&bob, 1, 64);
+    bob.receive_tagged(1, 64);
     let mut taken: Vec<u64> = everything.clone().map(|_| bob.next_completion().tag.0).collect();
     // A long message may arrive after a message that was sent later.
     assert_eq!(taken[0], 2);
@@ -258,8 +248,8 @@ fn fenced_send_may_be_cancelled(net: &Net) {
     alice.assert_no_completion();
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().error, OperationError::Cancelled);
-    receive_tagged(&bob, 1, 64);
-    receive_tagged(&bob, 3, 64);
+    bob.receive_tagged(1, 64);
+    bob.receive_tagged(3, 64);
     alice.expect_each([1, 3]);
     assert_not_arrived(&bob, 2);
     alice.assert_no_completion();
@@ -281,12 +271,12 @@ fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &Net) {
     send_short(&alice, 5, OpFlags::INJECT_COMPLETE);
     post_tagged_receive(&bob, 4, 64);
     bob.assert_no_completion();
-    receive_tagged(&bob, 1, 64);
+    bob.receive_tagged(1, 64);
     bob.assert_no_completion();
     assert_not_arrived(&bob, 4);
-    receive_tagged(&bob, 3, 64);
+    bob.receive_tagged(3, 64);
     expect_tagged_message(&bob, 4, 64);
-    receive_tagged(&bob, 5, 64);
+    bob.receive_tagged(5, 64);
     alice.expect_each([3, 4, 5]);
     alice.assert_no_completion();
 }
@@ -343,7 +333,7 @@ fn prepare_memory(region: &Region, content: &[u8]) {
 fn check_effect(kind: OpKind, peer: &Party, region: &Region, completion: &Completion, before: &[u8]) {
     let context = completion.context;
     match kind {
-        OpKind::Send | OpKind::InjectedSend => receive_tagged(peer, context, 64),
+        OpKind::Send | OpKind::InjectedSend => peer.receive_tagged(context, 64),
         OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(context, 64)),
         OpKind::Read => assert!(received_bytes(&completion.buffer) == before),
         OpKind::Atomic(_) => assert!(region.read_at(0, 8) == payload(context, 8)),
@@ -402,7 +392,7 @@ fn every_fenced_operation_waits_for_a_match(net: &Net) {
         alice.assert_no_completion();
         assert!([region.read_at(0, 8), region.read_at(END, 64)].concat() == marked_buffer(72), "{kind:?}");
         prepare_memory(&region, &payload(5, 64));
-        receive_tagged(&bob, 1, 64);
+        bob.receive_tagged(1, 64);
         let (_, second) = expect_completions_1_then_2(&alice);
         check_effect(kind, &bob, &region, &second, &payload(5, 64));
     }
@@ -426,34 +416,13 @@ fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
             assert!(content == marked_buffer(72), "{memory:?}, {kind:?}");
             prepare_memory(&region, &payload(5, 64));
             for tag in [1, 2] {
-                receive_tagged(&bob, tag, 64);
+                bob.receive_tagged(tag, 64);
             }
             let (sends, others) = alice.next_completions_of_sends_and_others(3);
             let last = sends.iter().chain(&others).find(|completion| completion.context == 3);
             let last = last.unwrap_or_else(|| panic!("{kind:?} has not ended"));
             check_effect(kind, &bob, &region, last, &payload(5, 64));
         }
-    }
-}
-
-#[over(all)]
-fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
-    let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
-    for kind in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
-        region.write_at(END, &marked_buffer(64));
-        // Both sends are complete for alice.
-        alice.endpoint.inject(&payload(11, 64), alice.peer(), Some(Tag(11)), None).unwrap();
-        send_short(&alice, 12, OpFlags::INJECT_COMPLETE);
-        post_fenced_operation(kind, &alice, &region, OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION);
-        for tag in [12, 11] {
-            alice.assert_no_completion();
-            assert!(region.read_at(END, 64) == marked_buffer(64), "{kind:?}");
-            receive_tagged(&bob, tag, 64);
-        }
-        assert_eq!(alice.next_completion().context, 2);
-        let is_write = kind != OpKind::Read;
-        assert_eq!(region.read_at(END, 64) == payload(2, 64), is_write);
     }
 }
 
@@ -467,7 +436,7 @@ fn every_fenced_operation_follows_a_long_write(net: &Net) {
         post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
         let is_message = [OpKind::Send, OpKind::InjectedSend].contains(&kind);
         if is_message {
-            receive_tagged(&bob, 2, 64);
+            bob.receive_tagged(2, 64);
         }
         let written = &payload(1, LONG_BYTES)[END..];
         if is_message {
@@ -500,7 +469,7 @@ fn every_fenced_operation_follows_a_long_read(net: &Net) {
         );
         post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
         if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
-            receive_tagged(&bob, 2, 64);
+            bob.receive_tagged(2, 64);
             region.write_at(END, &payload(6, 64));
         }
         let (first, _) = expect_completions_1_then_2(&alice);
@@ -523,7 +492,7 @@ fn fenced_operation_completes_after_a_failed_access(net: &Net) {
             assert_eq!(alice.next_failure().completion.context, 1);
             assert_eq!(alice.next_completion().context, 2);
             if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
-                receive_tagged(&bob, 2, 64);
+                bob.receive_tagged(2, 64);
             }
         }
     }
@@ -544,7 +513,7 @@ fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
             expect_completions_1_then_2(&alice);
             assert_eq!(alice.next_completion().context, 3);
             for tag in [2, 3] {
-                receive_tagged(&bob, tag, 64);
+                bob.receive_tagged(tag, 64);
             }
         }
     }

@@ -8,17 +8,6 @@ const LEN_BYTES: usize = 400_000;
 /// The flags of a flush's completion.
 const FLUSH: CompletionFlags = CompletionFlags::OF_FLUSH;
 
-fn register(party: &Party, kind: MemoryKind, access: MrAccess, key: u64) -> Region {
-    party.register(RegionSpec { len_bytes: LEN_BYTES, kind, access, key, is_counted: false }).unwrap()
-}
-
-/// Registers a region of a file. Also returns the file.
-fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, NamedFile) {
-    let file = NamedFile::with_unused_name();
-    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
-    (register(party, kind, EVERYTHING, key), file)
-}
-
 /// Returns a flush of a range of a region.
 fn flush_call(party: &Party, region: &Region, context: u64, place: usize, len_bytes: usize) -> FlushCall {
     FlushCall {
@@ -71,7 +60,7 @@ fn post_and_expect_failure(party: &Party, call: FlushCall) -> CompletionError {
 fn flush_completes_after_all_earlier_writes(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
-        let regions = [1, 2].map(|key| register(&bob, kind, EVERYTHING, key));
+        let regions = [1, 2].map(|key| bob.open_region(LEN_BYTES, kind, key));
         if kind == MemoryKind::Shareable {
             // One region is mapped, and the other is not yet.
             write_over_link_first(&alice, &regions[0]);
@@ -106,8 +95,8 @@ fn flush_completion_tells_kind_and_length(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Tagged] {
         let setup = Setup { cq_format: Some(format), counts: true, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup, Setup::default());
-        let (persistent, _file) = register_file_region(&bob, false, 1);
-        let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+        let (persistent, _file) = register_file_region(&bob, LEN_BYTES, false, 1);
+        let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
         write_over_link_first(&alice, &mapped);
         for (context, len_bytes) in (2..).step_by(3).zip([1, 4096, LEN_BYTES, 0]) {
             for (n, call) in [
@@ -136,9 +125,14 @@ fn flush_completion_tells_kind_and_length(net: &Net) {
 #[over(all)]
 fn flush_beyond_region_or_rights_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let (persistent, _file) = register_file_region(&bob, true, 1);
-    let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
-    let readable = register(&bob, MemoryKind::Shareable, MrAccess::REMOTE_READ, 3);
+    let (persistent, _file) = register_file_region(&bob, LEN_BYTES, true, 1);
+    let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
+    let readable = bob
+        .register(RegionSpec {
+            access: MrAccess::REMOTE_READ,
+            ..RegionSpec::new(LEN_BYTES, MemoryKind::Shareable, 3)
+        })
+        .unwrap();
     write_over_link_first(&alice, &mapped);
     alice.endpoint.rma(make_access(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
@@ -178,7 +172,7 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
 fn persistent_flush_of_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
-        let region = register(&bob, kind, EVERYTHING, 1);
+        let region = bob.open_region(LEN_BYTES, kind, 1);
         for len_bytes in [0, 8, LEN_BYTES] {
             let failed =
                 post_and_expect_failure(&alice, persistent_flush_call(&alice, &region, 2, 0, len_bytes));
@@ -195,7 +189,7 @@ fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
     const PLACE: usize = 200_000;
     for is_raw in [false, true] {
         let (alice, bob) = net.open_pair();
-        let (region, file) = register_file_region(&bob, is_raw, 1);
+        let (region, file) = register_file_region(&bob, LEN_BYTES, is_raw, 1);
         // Make the initial bytes durable. After this, only later writes make pages dirty.
         alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, 1, 0, LEN_BYTES)).unwrap();
         assert_eq!(alice.next_completion().context, 1);
@@ -228,8 +222,8 @@ fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
 fn unreported_flush_reports_only_its_failure(net: &Net) {
     let setup = Setup { selective: true, counts: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
-    let (persistent, _file) = register_file_region(&bob, false, 1);
-    let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+    let (persistent, _file) = register_file_region(&bob, LEN_BYTES, false, 1);
+    let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
     for (region, is_persistent) in [(&persistent, true), (&persistent, false), (&mapped, false)] {
         for _ in 0..3 {
             let quiet = FlushCall { is_persistent, ..flush_call(&alice, region, 1, 0, 64) };
@@ -251,7 +245,7 @@ fn unreported_flush_reports_only_its_failure(net: &Net) {
 fn fenced_flush_completes_after_earlier_reads(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
-        let region = register(&bob, kind, EVERYTHING, 1);
+        let region = bob.open_region(LEN_BYTES, kind, 1);
         write_over_link_first(&alice, &region);
         for round in 0..3 {
             let content = payload(round, LEN_BYTES);
@@ -272,11 +266,8 @@ fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
     const LONG_BYTES: usize = 2 * FLUSH_PASS_MAX_BYTES + LEN_BYTES;
     for is_raw in [false, true] {
         let (alice, bob) = net.open_pair();
-        let file = NamedFile::with_unused_name();
-        let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
-        let spec = RegionSpec { len_bytes: LONG_BYTES, kind, access: EVERYTHING, key: 1, is_counted: false };
-        let long = bob.register(spec).unwrap();
-        let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+        let (long, file) = register_file_region(&bob, LONG_BYTES, is_raw, 1);
+        let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
         write_over_link_first(&alice, &mapped);
         for round in (2..10).step_by(4) {
             let endpoint = &alice.endpoint;
@@ -301,7 +292,7 @@ fn flush_with_commit_flags_follows_its_kind(net: &Net) {
     // The default flags concern writes.
     let setup = Setup { tx_op_flags: OpFlags::COMMIT_COMPLETE, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
-    let region = register(&bob, MemoryKind::Owned, EVERYTHING, 1);
+    let region = bob.open_region(LEN_BYTES, MemoryKind::Owned, 1);
     post_and_expect_success(&alice, flush_call(&alice, &region, 1, 0, 8));
     let flags = Some(OpFlags::INJECT | OpFlags::REMOTE_CQ_DATA);
     let call = FlushCall { flags, ..flush_call(&alice, &region, 2, 0, 8) };
@@ -315,7 +306,7 @@ fn flush_with_commit_flags_follows_its_kind(net: &Net) {
 fn flush_fails_when_its_peer_closes(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
-        let region = register(&bob, kind, EVERYTHING, 1);
+        let region = bob.open_region(LEN_BYTES, kind, 1);
         write_over_link_first(&alice, &region);
         let call = flush_call(&alice, &region, 2, 0, 8);
         post_and_expect_success(&alice, call);
@@ -330,7 +321,7 @@ fn flush_fails_when_its_peer_closes(net: &Net) {
 #[over(all)]
 fn flush_without_the_capability_takes_effect_unless_persistent(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { caps: Caps::MSG, ..Setup::default() }, Setup::default());
-    let region = register(&bob, MemoryKind::Owned, EVERYTHING, 1);
+    let region = bob.open_region(LEN_BYTES, MemoryKind::Owned, 1);
     alice.endpoint.flush(flush_call(&alice, &region, 1, 0, 8)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
     let refused = alice.endpoint.flush(persistent_flush_call(&alice, &region, 2, 0, 8)).unwrap_err();
@@ -341,7 +332,7 @@ fn flush_without_the_capability_takes_effect_unless_persistent(net: &Net) {
 fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();
-    let region = register(&bob, MemoryKind::Shareable, EVERYTHING, 1);
+    let region = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 1);
     write_over_link_first(&alice, &region);
     if net.turns == Turns::Processes {
         bob.stop();

@@ -31,7 +31,7 @@ fn open_disabled_endpoint(
 /// Binds counters to the enabled endpoint one by one. Between two bindings the endpoint exchanges messages.
 #[over(one_process, automatic)]
 fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
-    let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let (domain, both) = (net.open_other_domain(), BOTH);
     let cq = open_queue(&domain, WaitObject::Unspec);
     let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
     let region = register_region(&domain, KEY, MrFlags::empty());
@@ -72,8 +72,8 @@ fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
 #[over(one_process, automatic)]
 fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
-        let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) =
+            net.open_equal_pair(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
         let counter = open_counter(bob.local_domain(), wait);
         bob.endpoint.expect_local().bind_counter(&counter, RECV).unwrap();
         let [is_reached, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
@@ -207,7 +207,7 @@ fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
 /// Enabling twice changes nothing, and bindings stay.
 #[over(one_process)]
 fn enabling_twice_changes_nothing(net: &Net) {
-    let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let (domain, both) = (net.open_other_domain(), BOTH);
     let cq = open_queue(&domain, WaitObject::Unspec);
     let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
     for context in 0..3 {

@@ -20,23 +20,6 @@ fn open_pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, 
     net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::asleep())
 }
 
-/// Sends a tagged message whose tag is its context.
-fn send_tagged(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
-    let buffers = vec![payload(context, len_bytes)];
-    let send =
-        SendMsg { buffers, to: party.peer(), tag: Some(Tag(context)), context, flags, ..SendMsg::default() };
-    party.endpoint.sendmsg(send).unwrap();
-}
-
-/// Receives the message with this tag.
-#[track_caller]
-fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
-    party.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
-    let completion = party.next_completion();
-    assert_eq!((completion.context, completion.tag.0), (tag, tag));
-    assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
-}
-
 #[over(all)]
 fn receive_with_any_level_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -90,7 +73,7 @@ fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
             alice.endpoint.inject(&payload(tag, 50), alice.peer(), Some(Tag(tag)), None).unwrap();
         }
         for tag in burst {
-            receive_tagged(&bob, tag, 50);
+            bob.receive_tagged(tag, 50);
         }
     }
 }
@@ -163,19 +146,19 @@ fn match_may_be_the_default_level(net: &Net) {
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::MATCH_COMPLETE);
     alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(1), 1).unwrap();
     alice.assert_no_completion();
-    send_tagged(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE);
+    alice.post_tagged(2, 8, OpFlags::DELIVERY_COMPLETE);
     assert_eq!(alice.next_completion().context, 2);
     alice.assert_no_completion();
-    receive_tagged(&bob, 1, 8);
+    bob.receive_tagged(1, 8);
     assert_eq!(alice.next_completion().context, 1);
 }
 
 #[over(all)]
 fn strongest_of_several_levels_applies(net: &Net) {
     let (alice, bob) = net.open_pair();
-    send_tagged(&alice, 1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
+    alice.post_tagged(1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
     alice.assert_no_completion();
-    receive_tagged(&bob, 1, 100);
+    bob.receive_tagged(1, 100);
     assert_eq!(alice.next_completion().context, 1);
 }
 
@@ -184,12 +167,12 @@ fn delivery_level_needs_no_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
-            send_tagged(&alice, tag, len_bytes, flags);
+            alice.post_tagged(tag, len_bytes, flags);
             assert_eq!(alice.next_completion().context, tag);
         }
         bob.assert_no_completion();
         for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
-            receive_tagged(&bob, tag, len_bytes);
+            bob.receive_tagged(tag, len_bytes);
         }
     }
     alice.assert_no_completion();
@@ -199,9 +182,9 @@ fn delivery_level_needs_no_posted_receive(net: &Net) {
 fn match_level_needs_a_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (tag, len_bytes) in (1..).zip(LENS_BYTES.into_iter().chain([(5 << 20) + 1])) {
-        send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
+        alice.post_tagged(tag, len_bytes, OpFlags::MATCH_COMPLETE);
         alice.assert_no_completion();
-        receive_tagged(&bob, tag, len_bytes);
+        bob.receive_tagged(tag, len_bytes);
         assert_eq!(alice.next_completion().context, tag);
         // The same holds if the receive is posted first.
         bob.endpoint.recv(marked_buffer(len_bytes), ANY, tag).unwrap();
@@ -217,15 +200,15 @@ fn unmatched_send_delays_no_later_match(net: &Net) {
     let (alice, bob) = net.open_pair();
     let messages: Vec<(u64, usize)> = (1..).zip([LENS_BYTES, LENS_BYTES].concat()).collect();
     for &(tag, len_bytes) in &messages {
-        send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
+        alice.post_tagged(tag, len_bytes, OpFlags::MATCH_COMPLETE);
     }
     // The waiting sends do not delay a send of another level either.
     alice.endpoint.tsend(payload(99, 8), alice.peer(), Tag(99), 99).unwrap();
     assert_eq!(alice.next_completion().context, 99);
-    receive_tagged(&bob, 99, 8);
+    bob.receive_tagged(99, 8);
     alice.assert_no_completion();
     for &(tag, len_bytes) in messages.iter().rev() {
-        receive_tagged(&bob, tag, len_bytes);
+        bob.receive_tagged(tag, len_bytes);
         assert_eq!(alice.next_completion().context, tag);
     }
     alice.assert_no_completion();
@@ -239,7 +222,7 @@ fn truncated_message_counts_as_matched(net: &Net) {
             if early {
                 bob.endpoint.trecv(marked_buffer(10), ANY, Tag(1), 5).unwrap();
             }
-            send_tagged(&alice, 1, len_bytes, OpFlags::MATCH_COMPLETE);
+            alice.post_tagged(1, len_bytes, OpFlags::MATCH_COMPLETE);
             if !early {
                 alice.assert_no_completion();
                 bob.endpoint.trecv(marked_buffer(10), ANY, Tag(1), 5).unwrap();
@@ -259,7 +242,7 @@ fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
         bob.endpoint.trecv(marked_buffer(100), ANY, Tag(tag), tag).unwrap();
     }
     for tag in 1..=4 {
-        send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
+        alice.post_tagged(tag, 100, OpFlags::MATCH_COMPLETE);
     }
     // All sends complete, since their messages are matched. The last ones complete when bob reads his full
     // queue.
@@ -308,7 +291,7 @@ fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
     let own = narcissus.insert_address_of(&narcissus);
     for (n, level) in (0..).zip(LEVELS) {
         for (tag, len_bytes) in (10 * n..).zip(LENS_BYTES) {
-            send_tagged(&narcissus, tag, len_bytes, level);
+            narcissus.post_tagged(tag, len_bytes, level);
             let needs_a_receive = level == OpFlags::MATCH_COMPLETE;
             // Another provider may complete a send of any level as late as its match.
             let completes_early = !needs_a_receive && narcissus.is_homespun();

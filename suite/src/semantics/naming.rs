@@ -25,8 +25,7 @@ fn name_is_specific_and_has_a_port(net: &Net) {
 #[over(all, own)]
 fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     let format = net.info().addr_format.expect("an answer has a format");
-    let everywhere = || Setup { at: Some(format.wildcard()), ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(everywhere(), everywhere());
+    let (alice, bob) = net.open_equal_pair(Setup { at: Some(format.wildcard()), ..Setup::default() });
     for party in [&alice, &bob] {
         let name = party.endpoint.name().unwrap();
         assert!(name.is_specific() && name.port() != 0, "{name}");

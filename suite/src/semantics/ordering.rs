@@ -29,12 +29,7 @@ fn earliest_matching_receive_takes_a_message(net: &Net) {
     }
     // In the other direction, a receive takes the earliest message that it accepts, out of many.
     for tag in 0..others {
-        alice.send_and_wait_for_delivery(SendMsg {
-            buffers: vec![payload(tag, 8)],
-            to: alice.peer(),
-            tag: Some(Tag(1000 + tag)),
-            ..SendMsg::default()
-        });
+        alice.deliver_tagged(1000 + tag, tag, 8);
     }
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1039), 1).unwrap();
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1001).ignoring(0x3e), 2).unwrap();
@@ -61,12 +56,7 @@ fn tagged_and_untagged_messages_match_separately(net: &Net) {
         alice.next_completion();
     }
     bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
-    alice.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(6, 8)],
-        to: alice.peer(),
-        tag: Some(Tag(0)),
-        ..SendMsg::default()
-    });
+    alice.deliver_tagged(0, 6, 8);
     assert_eq!(bob.next_completion().context, 1);
     bob.assert_no_completion();
 }
@@ -86,19 +76,9 @@ fn tags_are_matched_bit_by_bit(net: &Net) {
     }
     // A tag that differs in a bit that is not ignored does not match.
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(0b1000).ignoring(0b0111), 4).unwrap();
-    alice.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(1, 8)],
-        to: alice.peer(),
-        tag: Some(Tag(0b11000)),
-        ..SendMsg::default()
-    });
+    alice.deliver_tagged(0b11000, 1, 8);
     bob.assert_no_completion();
-    alice.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(2, 8)],
-        to: alice.peer(),
-        tag: Some(Tag(0b1101)),
-        ..SendMsg::default()
-    });
+    alice.deliver_tagged(0b1101, 2, 8);
     assert_eq!(bob.next_completion().tag, 0b1101);
 }
 
@@ -113,8 +93,7 @@ fn open_pair_with_memory_kind(
     kind: MemoryKind,
     len_bytes: usize,
 ) -> (Party, Party, Region) {
-    let setup = || Setup { order, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { order, ..Setup::default() });
     let region = bob.open_region(len_bytes, kind, 7);
     (alice, bob, region)
 }

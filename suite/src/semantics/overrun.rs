@@ -12,12 +12,6 @@ fn make_unprotected_setup(depth_entries: usize) -> Setup {
     }
 }
 
-/// Sends 24 bytes. Waits until the peer has received them, and has written or lost the entry.
-fn send_and_wait_for_delivery(party: &Party, context: u64) {
-    let buffers = vec![payload(context, 24)];
-    party.send_and_wait_for_delivery(SendMsg { buffers, to: party.peer(), context, ..SendMsg::default() });
-}
-
 /// Asserts that every read of the queue returns the overrun.
 #[track_caller]
 fn assert_overrun(queue: &Queue) {
@@ -36,7 +30,7 @@ fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth));
     bob.post_receives(0..2 * depth as u64, 24);
     for context in 0..2 * depth as u64 {
-        send_and_wait_for_delivery(&alice, context);
+        alice.deliver(context, 24);
     }
     for context in 0..depth as u64 {
         let (completion, source) = bob.cq.read_from().unwrap().unwrap();
@@ -47,7 +41,7 @@ fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
 
     // Operations continue without entries, although the queue has room now.
     bob.endpoint.recv(marked_buffer(24), ANY, 10).unwrap();
-    send_and_wait_for_delivery(&alice, 10);
+    alice.deliver(10, 24);
     alice.endpoint.recv(marked_buffer(24), ANY, 11).unwrap();
     bob.endpoint.send(payload(11, 24), bob.peer(), 12).unwrap();
     assert_eq!(received_bytes(&alice.next_completion().buffer), payload(11, 24));
@@ -64,7 +58,7 @@ fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
             bob.endpoint.recv(marked_buffer(if context % 2 == 1 { 10 } else { 24 }), ANY, context).unwrap();
         }
         for context in 0..depth + 2 {
-            send_and_wait_for_delivery(&alice, context);
+            alice.deliver(context, 24);
         }
         assert_eq!(bob.cq.read_error(), Ok(None), "a success is on top");
         for context in 0..depth {
@@ -153,14 +147,14 @@ fn separate_queues_are_overrun_separately(net: &Net) {
         net.open_pair_with(Setup::default(), Setup { separate_queues: true, ..make_unprotected_setup(1) });
     for context in 0..2 {
         bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-        send_and_wait_for_delivery(&alice, context);
+        alice.deliver(context, 24);
     }
     let receive_cq = bob.receive_cq.clone().expect("it has two queues");
     assert_eq!(receive_cq.read().unwrap().unwrap().context, 0);
     assert_overrun(&receive_cq);
     for context in 2..4 {
         alice.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-        send_and_wait_for_delivery(&bob, context);
+        bob.deliver(context, 24);
         assert_eq!(alice.next_completion().context, context);
     }
     assert_eq!(bob.cq.read(), Ok(None));
@@ -173,7 +167,7 @@ fn queue_read_in_time_loses_nothing(net: &Net) {
     for context in 0..10 {
         for (from, to) in [(&alice, &bob), (&bob, &alice)] {
             to.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-            send_and_wait_for_delivery(from, context);
+            from.deliver(context, 24);
             assert_eq!(received_bytes(&to.next_completion().buffer), payload(context, 24));
         }
     }

@@ -110,6 +110,18 @@ pub(super) fn make_access(
     call.at_address(region.address_at(place))
 }
 
+/// Registers a region of a file. Also returns the file.
+pub(super) fn register_file_region(
+    party: &Party,
+    len_bytes: usize,
+    is_raw: bool,
+    key: u64,
+) -> (Region, NamedFile) {
+    let file = NamedFile::with_unused_name();
+    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
+    (party.open_region(len_bytes, kind, key), file)
+}
+
 /// Opens an endpoint with a queue for both directions and an address vector, not yet enabled.
 pub(super) fn open_disabled_endpoint(
     domain: &Domain,

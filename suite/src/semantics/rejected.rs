@@ -95,8 +95,7 @@ fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
 
 #[over(one_process)]
 fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
-    let narrow = || Setup { tx_depth_ops: 1, rx_depth_ops: 1, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(narrow(), narrow());
+    let (alice, bob) = net.open_equal_pair(Setup { tx_depth_ops: 1, rx_depth_ops: 1, ..Setup::default() });
     let flags = OpFlags::MATCH_COMPLETE;
     let send = SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..SendMsg::default() };
     alice.endpoint.sendmsg(send).unwrap();

@@ -487,14 +487,22 @@ fn accesses_fail_when_the_target_closes(net: &Net) {
     let region = bob.open_region(100_000, MemoryKind::Raw, KEY);
     write_and_wait(&alice, make_write_call(&alice, &region, 1, 10));
     let calls = [make_write_call(&alice, &region, 2, 100_000), make_read_call(&alice, &region, 3, 100_000)];
+    let add = |kind, context| {
+        let what = (AtomicOp::Sum, Datatype::Uint64);
+        AtomicCall::new(kind, what, payload(1, 8), alice.peer(), &region, context)
+    };
+    let atomics = [add(AtomicKind::Base, 4), add(AtomicKind::Fetch, 5)];
     drop(region);
     drop(bob);
     for call in calls {
         let context = call.context;
-        match alice.endpoint.rma(call) {
-            Ok(()) => assert_eq!(alice.next_failure().completion.context, context),
-            Err(error) => panic!("{error}"),
-        }
+        alice.endpoint.rma(call).unwrap();
+        assert_eq!(alice.next_failure().completion.context, context);
+    }
+    for call in atomics {
+        let context = call.context;
+        alice.endpoint.atomic(call).unwrap();
+        assert_eq!(alice.next_failure().completion.context, context);
     }
     alice.assert_no_completion();
 }

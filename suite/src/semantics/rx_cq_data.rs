@@ -95,8 +95,7 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
     const COUNT: u64 = 20;
     let order = Order::SAS | Order::SAW | Order::WAS | Order::WAW;
     for is_posted_first in [true, false] {
-        let setup = || Setup { order, ..make_setup() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) = net.open_equal_pair(Setup { order, ..make_setup() });
         let region = bob.open_region(LENS_BYTES[4], MemoryKind::Raw, KEY);
         let post_receives = || {
             (0..COUNT).for_each(|context| bob.endpoint.recv(marked_buffer(300_000), ANY, context).unwrap());

@@ -332,11 +332,14 @@ fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
         for n in 0..200 {
             bob.endpoint.trecv(marked_buffer(700), ANY, Tag(0).ignoring(u64::MAX), n).unwrap();
         }
-        let mut taken = 0;
+        // The messages of each thread arrive in order.
+        let (mut taken, mut next) = (0, [0; 4]);
         while taken < 200 {
             match bob.cq.read() {
                 Ok(Some(completion)) => {
-                    assert_eq!(completion.len_bytes, 700);
+                    let next = &mut next[completion.tag.0 as usize];
+                    assert!(received_bytes(&completion.buffer) == payload(*next, 700));
+                    *next += 1;
                     taken += 1;
                 }
                 Ok(None) => deadline.yield_or_panic("messages of all threads"),

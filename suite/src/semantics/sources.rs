@@ -184,9 +184,7 @@ fn unknown_source_errors_keep_completion_order(net: &Net) {
     let known = receiver.insert_address_of(&friend);
     for (context, from) in (1..).zip([&friend, &friend, &stranger, &friend, &stranger]) {
         receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let send =
-            SendMsg { buffers: vec![payload(context, 8)], to: from.peer(), context, ..SendMsg::default() };
-        from.send_and_wait_for_delivery(send);
+        from.deliver(context, 8);
     }
     let batch = || {
         let mut contexts = Vec::new();
@@ -240,13 +238,7 @@ fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, setup);
     for context in 0..6 {
         receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let to = stranger.peer();
-        stranger.send_and_wait_for_delivery(SendMsg {
-            buffers: vec![payload(context, 8)],
-            to,
-            context,
-            ..SendMsg::default()
-        });
+        stranger.deliver(context, 8);
     }
     // The queue has room for two entries. The library looks up the other sources when their entries get
     // room.
@@ -267,13 +259,7 @@ fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
 #[over(all)]
 fn peek_reports_an_unknown_source(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
-    let to = stranger.peer();
-    stranger.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(7, 64)],
-        to,
-        tag: Some(Tag(9)),
-        ..SendMsg::default()
-    });
+    stranger.deliver_tagged(9, 7, 64);
     let look =
         RecvMsg { tagged: Some(Tag(9).into()), context: 1, flags: OpFlags::PEEK, ..RecvMsg::default() };
     receiver.endpoint.recvmsg(look.clone()).unwrap();
@@ -323,7 +309,7 @@ fn unknown_source_wakes_a_blocked_reader(net: &Net) {
     let (cq, av) = (domain.open_cq(&attr).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
     let endpoint =
         domain.endpoint(&Info { caps: make_source_err_setup(net).caps, ..net.info().clone() }).unwrap();
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+    endpoint.bind_cq(&cq, BOTH).unwrap();
     endpoint.bind_av(&av).unwrap();
     endpoint.enable().unwrap();
     let stranger = net.open_party();

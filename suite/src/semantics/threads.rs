@@ -1,6 +1,5 @@
 //! Endpoints that each have a thread of their own, and endpoints that several threads share.
 
-use std::sync::Mutex;
 
 use super::prelude::*;
 
@@ -59,77 +58,6 @@ fn two_threads_flood_each_other(net: &Net) {
         let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
         start_driving_both(net, [&alice, &bob]);
     });
-}
-
-#[over(one_process)]
-fn one_endpoint_serves_several_threads(net: &Net) {
-    let (senders, per_sender) = (3, 100);
-    let (alice, bob) = open_undriven_pair(net);
-    let received_tags = Mutex::new(BTreeMap::<u64, Vec<(u64, u64)>>::new());
-    let (taken, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let total = senders * per_sender;
-    for context in 0..total as u64 {
-        bob.endpoint.trecv(marked_buffer(5000), ANY, TagMatch::ANY, context).unwrap();
-    }
-    thread::scope(|scope| {
-        for sender in 0..senders {
-            let (alice, ended) = (&alice, &ended);
-            scope.spawn(move || {
-                let deadline = Deadline::new();
-                for n in 0..per_sender {
-                    let tag = (sender * 1000 + n) as u64;
-                    let message = payload(tag, n * 50);
-                    while let Err(error) = alice.endpoint.tsend(message.clone(), alice.peer(), Tag(tag), 2) {
-                        assert!(matches!(error, Error::Again(Again::QueueFull)));
-                        deadline.yield_or_panic("room for a send");
-                    }
-                }
-                while ended.load(Ordering::Relaxed) < total {
-                    match alice.cq.read() {
-                        Ok(Some(completion)) => {
-                            assert_eq!(completion.context, 2);
-                            ended.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Ok(None) => deadline.yield_or_panic("sends of all threads"),
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-            });
-        }
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let deadline = Deadline::new();
-                while taken.load(Ordering::Relaxed) < total {
-                    let mut batch = Vec::new();
-                    let read = bob.cq.read_each(4, |completion, source| {
-                        assert_eq!(source, bob.peer());
-                        let mut tags = received_tags.lock().expect("the other thread is well");
-                        tags.entry(completion.tag.0 / 1000)
-                            .or_default()
-                            .push((completion.context, completion.tag.0 % 1000));
-                        batch.push(completion);
-                    });
-                    taken.fetch_add(batch.len(), Ordering::Relaxed);
-                    for completion in batch {
-                        let len_bytes = (completion.tag.0 % 1000) as usize * 50;
-                        assert!(received_bytes(&completion.buffer) == payload(completion.tag.0, len_bytes));
-                    }
-                    if read.unwrap().is_none() {
-                        deadline.yield_or_panic("receives of all threads");
-                    }
-                }
-            });
-        }
-    });
-    start_driving_both(net, [&alice, &bob]);
-    let received_tags = received_tags.into_inner().expect("both threads ended well");
-    assert_eq!(received_tags.len(), senders);
-    for (sender, mut order) in received_tags {
-        // Threads may read in any order, but the receives matched in posting order.
-        order.sort_unstable();
-        let order: Vec<u64> = order.into_iter().map(|(_, number)| number).collect();
-        assert_eq!(order, (0..per_sender as u64).collect::<Vec<_>>(), "messages of thread {sender}");
-    }
 }
 
 /// Each endpoint's transmit queue is the other endpoint's receive queue. Two threads drive the queues. A

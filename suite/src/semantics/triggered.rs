@@ -304,8 +304,7 @@ fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
 #[over(one_process, automatic)]
 fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let setup = || Setup { asleep: true, wait, ..triggering_setup(net) };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) = net.open_equal_pair(Setup { asleep: true, wait, ..triggering_setup(net) });
         let sleeping = |party: &Party| {
             let attr = CounterAttr { wait, ..CounterAttr::default() };
             party.local_domain().open_counter(&attr).unwrap()

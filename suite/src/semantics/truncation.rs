@@ -93,9 +93,7 @@ fn truncation_errors_keep_completion_order(net: &Net) {
         bob.endpoint.recv(marked_buffer(room_bytes), ANY, context).unwrap();
     }
     for context in 1..=4 {
-        let send =
-            SendMsg { buffers: vec![payload(context, 32)], to: alice.peer(), context, ..SendMsg::default() };
-        alice.send_and_wait_for_delivery(send);
+        alice.deliver(context, 32);
     }
     let deadline = Deadline::new();
     let mut contexts = Vec::new();

@@ -404,8 +404,7 @@ fn several_threads_block_on_one_queue(net: &Net) {
 #[over(one_process)]
 fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 100;
-    let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) });
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let _over = StopOnDrop(&is_over);
@@ -496,8 +495,7 @@ fn signal_handler_ends_every_wait(net: &Net) {
         [false, true].into_iter().for_each(|restarts| posix::interrupt_wait(restarts, wait));
     };
     for wait in BLOCKING_WAIT_OBJECTS {
-        let setup = || Setup { counts: true, ..sleeping_setup(wait) };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) = net.open_equal_pair(Setup { counts: true, ..sleeping_setup(wait) });
         let cq = bob.local_cq();
         with_each_handler(&|| assert_eq!(cq.sread(TIMEOUT), Ok(None)));
         let counter = bob.local_counter(CounterEvents::RECV);
@@ -599,8 +597,8 @@ fn queue_without_a_wait_object_refuses_waits(net: &Net) {
 /// A blocked read drives both directions of its endpoint, although its queue reports only one.
 #[over(one_process)]
 fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
-    let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) =
+        net.open_equal_pair(Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) });
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
