@@ -142,28 +142,30 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
         assert_eq!(errno(call(kind, (op, datatype), 16)), Some(Errno::EOPNOTSUPP));
     }
     // Too many elements, a part of an element, and mismatched lengths.
-    let long = call(AtomicKind::Fetch, SUM, ATOMIC_MAX_BYTES + 8);
-    assert_eq!(errno(long), Some(Errno::EMSGSIZE));
+    let cswap = (AtomicOp::Cswap, Datatype::Uint64);
+    let (wide, fetch) = (call(AtomicKind::Base, SUM, 8), call(AtomicKind::Fetch, SUM, 16));
+    let compare = call(AtomicKind::Compare, cswap, 16);
     let long = call(AtomicKind::Base, SUM_OF_BYTES, INJECT_MAX_BYTES + 1);
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Inject, ..long.clone() }), Some(Errno::EMSGSIZE));
-    let flags = OpFlags::INJECT;
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..long }), Some(Errno::EMSGSIZE));
-    let swap = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), INJECT_MAX_BYTES + 8);
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..swap }), Some(Errno::EMSGSIZE));
-    assert_eq!(errno(call(AtomicKind::Base, SUM, 12)), Some(Errno::EINVAL));
-    let fetch = call(AtomicKind::Fetch, SUM, 16);
-    assert_eq!(errno(AtomicCall { results_bytes: vec![8], ..fetch.clone() }), Some(Errno::EINVAL));
-    let compare = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), 16);
-    assert_eq!(errno(AtomicCall { compares: vec![payload(1, 8)], ..compare.clone() }), Some(Errno::EINVAL));
-    let many = vec![payload(1, 8); 5];
-    let by = AtomicBy::Vector;
-    let wide = call(AtomicKind::Base, SUM, 8);
-    assert_eq!(errno(AtomicCall { by, operands: many.clone(), ..wide.clone() }), Some(Errno::EINVAL));
-    assert_eq!(errno(AtomicCall { by, compares: many, ..compare }), Some(Errno::EINVAL));
-    assert_eq!(errno(AtomicCall { by, results_bytes: vec![8; 5], ..fetch }), Some(Errno::EINVAL));
+    let swap = call(AtomicKind::Compare, cswap, INJECT_MAX_BYTES + 8);
+    let inject = |call| AtomicCall { by: AtomicBy::Message, flags: OpFlags::INJECT, ..call };
+    let (by, many) = (AtomicBy::Vector, vec![payload(1, 8); 5]);
     let mut astray = wide.clone();
     astray.target.peer = FabricAddress(77);
-    assert_eq!(errno(astray), Some(Errno::EINVAL));
+    for (call, expected) in [
+        (call(AtomicKind::Fetch, SUM, ATOMIC_MAX_BYTES + 8), Errno::EMSGSIZE),
+        (AtomicCall { by: AtomicBy::Inject, ..long.clone() }, Errno::EMSGSIZE),
+        (inject(long), Errno::EMSGSIZE),
+        (inject(swap), Errno::EMSGSIZE),
+        (call(AtomicKind::Base, SUM, 12), Errno::EINVAL),
+        (AtomicCall { results_bytes: vec![8], ..fetch.clone() }, Errno::EINVAL),
+        (AtomicCall { compares: vec![payload(1, 8)], ..compare.clone() }, Errno::EINVAL),
+        (AtomicCall { by, operands: many.clone(), ..wide.clone() }, Errno::EINVAL),
+        (AtomicCall { by, compares: many, ..compare }, Errno::EINVAL),
+        (AtomicCall { by, results_bytes: vec![8; 5], ..fetch }, Errno::EINVAL),
+        (astray, Errno::EINVAL),
+    ] {
+        assert_eq!(errno(call.clone()), Some(expected), "{call:?}");
+    }
     // The maximum of segments, and one more.
     for _ in 0..2 {
         assert_eq!(errno(wide.clone()), None);
@@ -207,49 +209,36 @@ fn atomic_queries_report_exactly_the_supported_operations(net: &Net) {
 fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party();
     let endpoint = alice.endpoint.expect_local();
-    let (op, datatype) = SUM;
+    let ((op, datatype), flags) = (SUM, OpFlags::empty());
     let target = AtomicTarget { peer: ANY, memory: RemoteMemory { address: 0, key: KEY }, datatype, op };
     let (bytes, several) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
     let rejected = endpoint.atomic(bytes.clone(), target, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, bytes.clone()));
-    let rejected = endpoint.atomicv(several.clone(), target, 1).unwrap_err();
-    assert_eq!(rejected.returned, several);
-    let back = |operand, compare| Fetched {
-        result: Buffer::Received(marked_buffer(8)),
-        operand: Buffer::Sent(operand),
-        compare,
-    };
+    assert_eq!(endpoint.atomicv(several.clone(), target, 1).unwrap_err().returned, several);
+    let result = Buffer::Received(marked_buffer(8));
+    let back = |operand, compare| Fetched { result: result.clone(), operand: Buffer::Sent(operand), compare };
     let rejected = endpoint.fetch_atomic(bytes.clone(), marked_buffer(8), target, 1).unwrap_err();
     assert_eq!(*rejected.returned, back(bytes.clone(), Buffer::None));
-    let rejected =
-        endpoint.compare_atomic(bytes.clone(), payload(3, 8), marked_buffer(8), target, 1).unwrap_err();
-    assert_eq!(*rejected.returned, back(bytes, Buffer::Sent(payload(3, 8))));
-    let results = vec![marked_buffer(3), marked_buffer(5)];
-    let flags = OpFlags::empty();
-    let fetch =
-        FetchAtomicMsg { operands: several.clone(), results: results.clone(), target, context: 4, flags };
-    let rejected = endpoint.fetch_atomicmsg(fetch).unwrap_err();
-    assert_eq!((rejected.returned.operands, rejected.returned.results), (several.clone(), results.clone()));
-    assert_eq!((rejected.returned.target, rejected.returned.context), (target, 4));
+    let other = payload(3, 8);
+    let rejected = endpoint.compare_atomic(bytes.clone(), other.clone(), marked_buffer(8), target, 1);
+    assert_eq!(*rejected.unwrap_err().returned, back(bytes, Buffer::Sent(other)));
+    let (operands, results) = (several.clone(), vec![marked_buffer(3), marked_buffer(5)]);
+    let fetch = FetchAtomicMsg { operands, results: results.clone(), target, context: 4, flags };
+    let back = endpoint.fetch_atomicmsg(fetch).unwrap_err().returned;
+    assert_eq!((&back.operands, &back.results), (&several, &results));
+    assert_eq!((back.target, back.context), (target, 4));
     // Too many segments in any of the vectors.
-    let many = vec![payload(1, 2); 5];
-    let rooms = vec![marked_buffer(2); 5];
+    let (many, rooms) = (vec![payload(1, 2); 5], vec![marked_buffer(2); 5]);
     for (operands, compares, results) in [
         (many.clone(), several.clone(), results.clone()),
         (several.clone(), many, results),
         (several.clone(), several, rooms),
     ] {
-        let compare = CompareAtomicMsg {
-            operands: operands.clone(),
-            compares: compares.clone(),
-            results: results.clone(),
-            target,
-            context: 5,
-            flags,
-        };
+        let (buffers, context) = ((operands.clone(), compares.clone(), results.clone()), 5);
+        let compare = CompareAtomicMsg { operands, compares, results, target, context, flags };
         let rejected = endpoint.compare_atomicmsg(compare).unwrap_err();
         assert_eq!(rejected.error, Misuse::TooManySegments { count: 5, max: 4 }.into());
-        let CompareAtomicMsg { operands: back, compares: back_too, results: rooms, .. } = *rejected.returned;
-        assert_eq!((back, back_too, rooms), (operands, compares, results));
+        let CompareAtomicMsg { operands, compares, results, .. } = *rejected.returned;
+        assert_eq!((operands, compares, results), buffers);
     }
 }

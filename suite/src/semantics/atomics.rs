@@ -268,14 +268,8 @@ fn arrays_of_every_length_are_updated_completely(net: &Net) {
             let before = payload(context, ATOMIC_MAX_BYTES + 20);
             region.write_at(0, &before);
             let (operand, inside) = (payload(context + 99, len_bytes), &before[at..at + len_bytes]);
-            let call = AtomicCall::new(
-                AtomicKind::Compare,
-                (AtomicOp::Mswap, Datatype::Uint64),
-                operand.clone(),
-                alice.peer(),
-                &region,
-                context,
-            );
+            let (kind, what) = (AtomicKind::Compare, (AtomicOp::Mswap, Datatype::Uint64));
+            let call = AtomicCall::new(kind, what, operand.clone(), alice.peer(), &region, context);
             let mask = payload(context + 999, len_bytes);
             let call = AtomicCall { compares: vec![mask.clone()], ..call.at_address(region.address_at(at)) };
             assert!(perform_and_wait(&alice, call) == *inside, "{count} elements at {at} of {memory_kind:?}");
@@ -321,25 +315,6 @@ fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     alice.assert_no_completion();
 }
 
-#[over(all, own)]
-fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
-    const COUNT: u64 = 100;
-    let (alice, bob) = net.open_pair();
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
-    region.clear();
-    for context in 0..COUNT {
-        let by = if context % 2 == 0 { AtomicBy::Inject } else { AtomicBy::Single };
-        let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
-        alice.endpoint.atomic(AtomicCall { by, ..call }).unwrap();
-    }
-    drop(alice);
-    let deadline = Deadline::new();
-    while region.content() != *encode_number(COUNT) {
-        bob.progress_all();
-        deadline.yield_or_panic("the last update");
-    }
-}
-
 #[over(driven, own)]
 fn atomic_waits_for_a_sleeping_target(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
@@ -364,14 +339,8 @@ fn atomics_take_effect_in_posting_order(net: &Net) {
     // them.
     for value in 0..COUNT {
         let what = (AtomicOp::Cswap, Datatype::Uint64);
-        let call = AtomicCall::new(
-            AtomicKind::Compare,
-            what,
-            encode_number(value + 1),
-            alice.peer(),
-            &region,
-            value,
-        );
+        let next = encode_number(value + 1);
+        let call = AtomicCall::new(AtomicKind::Compare, what, next, alice.peer(), &region, value);
         let compares = vec![encode_number(value)];
         alice.endpoint.atomic(AtomicCall { compares, ..call }).unwrap();
     }

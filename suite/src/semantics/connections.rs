@@ -574,24 +574,6 @@ fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     assert!(eq.close().is_ok());
 }
 
-#[over(connected)]
-fn completion_queue_reads_drive_a_connection(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
-    let (connecting, request) = ask(&client, &server, &listener, b"");
-    let accepting = server.accept(&request, b"");
-    // The application reads no event.
-    let deadline = Deadline::new();
-    let (mut sent, mut is_received) = (false, false);
-    connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    while !is_received {
-        sent = sent || accepting.send(payload(1, 8), NOWHERE, 2).is_ok();
-        server.cq.progress();
-        is_received = client.cq.read().unwrap().is_some_and(|completion| completion.context == 1);
-        deadline.yield_or_panic("a message over the connection");
-    }
-}
-
 /// The library's own threads, if it has any, make the connection.
 #[over(automatic)]
 fn connection_is_made_without_reads_by_the_application(net: &Net) {

@@ -1,6 +1,6 @@
 //! Waiting for counters: `fi_cntr(3)`, `fi_poll(3)`.
 
-use super::counters::{LENS_BYTES, make_counting_setup, make_region_spec, make_rma_call, make_send};
+use super::counters::{LENS_BYTES, make_counting_setup, make_region_spec, make_rma_call};
 use super::prelude::*;
 
 /// Returns all wait objects of counters.
@@ -44,10 +44,7 @@ fn counter_waits_wake_for_endpoint_events(net: &Net) {
             for (number, &len_bytes) in (1..).zip(lens_bytes) {
                 let_threads_fall_asleep();
                 alice.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
-                alice
-                    .endpoint
-                    .sendmsg(make_send(&alice, number, len_bytes, OpFlags::MATCH_COMPLETE))
-                    .unwrap();
+                alice.post_send(number, len_bytes, OpFlags::MATCH_COMPLETE);
                 wait_for_threshold(alice.local_counter(SEND), number);
                 alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, number, len_bytes)).unwrap();
                 wait_for_threshold(alice.local_counter(WRITE), number);
@@ -149,45 +146,6 @@ fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
     }
     assert_eq!(both.map(Waitable::wait_object), [WaitObject::Fd; 2]);
     start_driving_both(net, [&alice, &bob]);
-}
-
-#[over(one_process)]
-fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
-    const MESSAGES: u64 = 200;
-    for wait in [WaitObject::Unspec, WaitObject::Fd] {
-        let (alice, bob) = open_sleepers(net, wait);
-        bob.post_receives(0..MESSAGES, 8);
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            // This thread drives the endpoint. The thread polls, so that it reads each event before the
-            // waiting thread.
-            scope.spawn(|| {
-                while !is_over.load(Ordering::SeqCst) {
-                    bob.poll_completion();
-                    thread::yield_now();
-                }
-            });
-            let _over = StopOnDrop(&is_over);
-            let waits = scope.spawn(|| {
-                for number in 1..=MESSAGES {
-                    wait_for_threshold(bob.local_counter(RECV), number);
-                }
-            });
-            for context in 0..MESSAGES {
-                alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
-                if context % 50 == 0 {
-                    let_threads_fall_asleep();
-                }
-                wait_for_threshold(alice.local_counter(SEND), context + 1);
-            }
-            let deadline = Deadline::new();
-            while !waits.is_finished() {
-                alice.poll_completion();
-                deadline.yield_or_panic("all to be counted");
-            }
-        });
-        start_driving_both(net, [&alice, &bob]);
-    }
 }
 
 #[over(one_process)]

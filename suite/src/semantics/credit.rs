@@ -39,13 +39,9 @@ fn message_len_bytes(number: u64) -> usize {
 
 /// Sends the message of this number. Returns false if the queue is full.
 fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> bool {
-    let buffers = vec![payload(number, message_len_bytes(number))];
-    let send = SendMsg { buffers, to, data: Some(number), context: number, flags, ..SendMsg::default() };
-    match from.endpoint.sendmsg(send) {
-        Ok(()) => true,
-        Err(error) if error.errno() == Errno::EAGAIN => false,
-        Err(error) => panic!("message {number} was refused: {error}"),
-    }
+    let send = from.message(number, message_len_bytes(number), flags);
+    let sent = from.endpoint.sendmsg(SendMsg { to, data: Some(number), ..send });
+    sent.map_err(|error| assert_eq!(error.errno(), Errno::EAGAIN, "message {number}")).is_ok()
 }
 
 /// Sends until no more sends are accepted. Returns how many were accepted, and which of them completed.
@@ -71,12 +67,8 @@ fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, 
 /// Receives the next message, which must have this number.
 #[track_caller]
 fn receive_and_check(party: &Party, number: u64) {
-    let completion = party.receive(number, 2 * LEN_BYTES);
-    assert_eq!((completion.context, completion.data), (number, number));
-    assert!(
-        received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)),
-        "message {number}"
-    );
+    let message = payload(number, message_len_bytes(number));
+    assert_eq!(party.receive_message(number, 2 * LEN_BYTES, &message).data, number);
 }
 
 /// Checks that each of `count` sends that has not `ended` ends once.
@@ -120,33 +112,18 @@ fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
     let (accepted, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     // Carol's messages to bob arrive, with or without a posted receive, ...
     for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
-        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
-        let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let send = carol.message(tag, len_bytes, OpFlags::MATCH_COMPLETE);
         let to = carol.fabric_address_of(&bob);
-        let send = SendMsg { buffers, to, tag: Some(Tag(tag)), context: tag, flags, ..SendMsg::default() };
-        carol.endpoint.sendmsg(send).unwrap();
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(tag, len_bytes));
+        carol.endpoint.sendmsg(SendMsg { to, tag: Some(Tag(tag)), ..send }).unwrap();
+        bob.receive_tagged(tag, len_bytes);
         assert_eq!(carol.next_completion().context, tag);
     }
-    carol.send_and_wait_for_delivery(SendMsg {
-        to: carol.fabric_address_of(&bob),
-        tag: Some(Tag(50)),
-        ..SendMsg::default()
-    });
+    let to = carol.fabric_address_of(&bob);
+    carol.send_and_wait_for_delivery(SendMsg { to, tag: Some(Tag(50)), ..SendMsg::default() });
     // ... and so do bob's own messages and their acknowledgements, ...
     for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
-        let to = bob.peer();
-        let (buffers, tag) = (vec![payload(7, len_bytes)], Some(7));
-        bob.send_and_wait_for_delivery(SendMsg {
-            buffers: buffers.clone(),
-            to,
-            tag: tag.map(Tag),
-            ..SendMsg::default()
-        });
-        alice.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(7), 1007).unwrap();
-        let completion = alice.next_completion();
-        assert_eq!(completion.context, 1007);
-        assert!(received_bytes(&completion.buffer) == buffers[0]);
+        bob.deliver_tagged(7, 7, len_bytes);
+        alice.receive_tagged(7, len_bytes);
     }
     // ... and bob receives the messages of the flood that have arrived. Then the others arrive.
     for number in 0..accepted {
@@ -164,10 +141,8 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
     let lens_bytes = [BUDGET_BYTES + 1, 100, 100_000, 0, 300_000, (5 << 20) + 1, 19_000, 8];
     for level in LEVELS {
         for (number, len_bytes) in (0..).zip(lens_bytes) {
-            let buffers = vec![payload(number, len_bytes)];
-            let (to, flags, data) = (alice.peer(), level, Some(number));
-            let send = SendMsg { buffers, to, data, context: number, flags, ..SendMsg::default() };
-            alice.endpoint.sendmsg(send).unwrap();
+            let send = alice.message(number, len_bytes, level);
+            alice.endpoint.sendmsg(SendMsg { data: Some(number), ..send }).unwrap();
         }
         // The short messages fit into the budget, and may complete.
         let mut ended: Vec<u64> = Vec::new();
@@ -176,17 +151,13 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
             ended.extend(alice.poll_completion().map(|ending| ending.unwrap().0.context));
         }
         for &number in &ended {
-            let len_bytes = lens_bytes[number as usize];
-            assert!(
-                len_bytes <= BUDGET_BYTES && level != OpFlags::MATCH_COMPLETE,
-                "{len_bytes} at {level:?}"
-            );
+            let is_short = lens_bytes[number as usize] <= BUDGET_BYTES;
+            assert!(is_short && level != OpFlags::MATCH_COMPLETE, "message {number} at {level:?}");
         }
         bob.assert_no_completion();
         for (number, len_bytes) in (0..).zip(lens_bytes) {
-            let completion = bob.receive(number, len_bytes);
-            assert_eq!((completion.context, completion.data), (number, number));
-            assert!(received_bytes(&completion.buffer) == payload(number, len_bytes));
+            let completion = bob.receive_message(number, len_bytes, &payload(number, len_bytes));
+            assert_eq!(completion.data, number);
         }
         check_all_sends_end(&alice, ended, lens_bytes.len() as u64);
     }
@@ -196,21 +167,16 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
 fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
     let count = 120;
-    let long = |number: u64| payload(number, BUDGET_BYTES + 1 + number as usize);
+    let long_bytes = |number: u64| BUDGET_BYTES + 1 + number as usize;
     for number in 0..count {
-        let (buffers, flags) = (vec![long(number)], OpFlags::DELIVERY_COMPLETE);
-        let (to, tag) = (alice.peer(), Some(number));
-        alice
-            .endpoint
-            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), context: number, flags, ..SendMsg::default() })
-            .unwrap();
+        alice.post_tagged(number, long_bytes(number), OpFlags::DELIVERY_COMPLETE);
     }
     alice.assert_no_completion();
     for number in 0..count {
         bob.endpoint.trecv(marked_buffer(2 * BUDGET_BYTES), ANY, TagMatch::ANY, number).unwrap();
         let completion = bob.next_completion();
         assert_eq!((completion.context, completion.tag.0), (number, number));
-        assert!(received_bytes(&completion.buffer) == long(number));
+        assert!(received_bytes(&completion.buffer) == payload(number, long_bytes(number)));
     }
     check_all_sends_end(&alice, Vec::new(), count);
 }

@@ -27,20 +27,10 @@ fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
 fn send_with_meaningless_flags_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
-        for tag in [None, Some(7)] {
-            let buffers = vec![payload(context, 8)];
-            let send = SendMsg {
-                buffers,
-                tag: tag.map(Tag),
-                to: alice.peer(),
-                context,
-                flags,
-                ..SendMsg::default()
-            };
-            alice.endpoint.sendmsg(send).unwrap();
-            let tagged = tag.map(|tag| Tag(tag).into());
-            let receive = RecvMsg { buffers: vec![marked_buffer(8)], tagged, ..RecvMsg::default() };
-            bob.endpoint.recvmsg(receive).unwrap();
+        for tag in [None, Some(Tag(7))] {
+            alice.endpoint.sendmsg(SendMsg { tag, ..alice.message(context, 8, flags) }).unwrap();
+            let (buffers, tagged) = (vec![marked_buffer(8)], tag.map(TagMatch::from));
+            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, ..RecvMsg::default() }).unwrap();
             assert_eq!(alice.next_completion().context, context, "{flags:?}");
             assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8), "{flags:?}");
         }
@@ -53,39 +43,26 @@ fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     let levels = OpFlags::LEVELS - OpFlags::MATCH_COMPLETE;
     let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
-    for tag in [None, Some(7)] {
-        let tagged = tag.map(|tag| Tag(tag).into());
+    for tag in [None, Some(Tag(7))] {
+        let tagged = tag.map(TagMatch::from);
         // Tagged receives ignore the multi-receive flag.
         let many = if tag.is_none() { OpFlags::MULTI_RECV } else { OpFlags::empty() };
         for (context, flags) in (1..).zip(flags_outside(of_receives | many)) {
-            let receive =
-                RecvMsg { buffers: vec![marked_buffer(8)], tagged, context, flags, ..RecvMsg::default() };
-            bob.endpoint.recvmsg(receive).unwrap();
+            let (buffers, later) = (vec![marked_buffer(8)], context + 1000);
+            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
+            let tag_bits = tag.map(|tag| tag.0);
             let post =
-                Post { peer: ANY, tag, context: context + 1000, flags: Some(flags), ..Post::default() };
+                Post { peer: ANY, tag: tag_bits, context: later, flags: Some(flags), ..Post::default() };
             let raw = bob.endpoint.receive_into_raw_memory(&[8], 0, post).unwrap();
             for identity in [1, 2] {
-                let buffers = vec![payload(identity, 8)];
-                alice.send_and_wait_for_delivery(SendMsg {
-                    buffers,
-                    tag: tag.map(Tag),
-                    to: alice.peer(),
-                    ..SendMsg::default()
-                });
+                let message = alice.message(identity, 8, OpFlags::empty());
+                alice.send_and_wait_for_delivery(SendMsg { tag, ..message });
             }
-            let first = bob.next_completion();
-            assert_eq!(
-                (first.context, received_bytes(&first.buffer)),
-                (context, payload(1, 8).to_vec()),
-                "{flags:?}"
-            );
+            let (first, second) = (bob.next_completion(), bob.next_completion());
+            assert_eq!((first.context, second.context), (context, later), "{flags:?}");
             assert!(!first.flags.contains(CompletionFlags::MULTI_RECV), "{flags:?}");
-            let second = bob.next_completion();
-            assert_eq!(
-                (second.context, raw.into_message(&second)),
-                (context + 1000, payload(2, 8).to_vec()),
-                "{flags:?}"
-            );
+            assert_eq!(received_bytes(&first.buffer), payload(1, 8), "{flags:?}");
+            assert_eq!(raw.into_message(&second), payload(2, 8), "{flags:?}");
         }
     }
     bob.assert_no_completion();
@@ -163,17 +140,11 @@ fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
     let region = bob.open_region(8, MemoryKind::Owned, 1);
     let commit = OpFlags::COMMIT_COMPLETE;
     for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST, commit] {
-        for tag in [None, Some(7)] {
-            let send = SendMsg {
-                buffers: vec![payload(1, 8)],
-                tag: tag.map(Tag),
-                to: alice.peer(),
-                ..SendMsg::default()
-            };
+        for tag in [None, Some(Tag(7))] {
             // A fence makes nothing durable, either.
-            let refused =
-                alice.endpoint.sendmsg(SendMsg { flags: flags | OpFlags::PEEK | OpFlags::FENCE, ..send });
-            assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
+            let send = alice.message(1, 8, flags | OpFlags::PEEK | OpFlags::FENCE);
+            let refused = alice.endpoint.sendmsg(SendMsg { tag, ..send });
+            assert_eq!(expect_errno(refused), Errno::EBADFLAGS);
         }
         let all = [RmaBy::Readmsg, RmaBy::Writemsg, RmaBy::WriteRaw];
         for by in if flags == commit { &all[..1] } else { &all } {

@@ -23,24 +23,14 @@ fn open_pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, 
 #[over(all)]
 fn receive_with_any_level_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for tag in [None, Some(5)] {
-        for (context, flags) in (1..).zip(&LEVELS[..4]) {
-            let receive = RecvMsg {
-                buffers: vec![marked_buffer(100)],
-                tagged: tag.map(|tag| Tag(tag).into()),
-                context,
-                flags: *flags,
-                ..RecvMsg::default()
-            };
-            bob.endpoint.recvmsg(receive).unwrap();
-            let buffers = vec![payload(context, 100)];
-            let send =
-                SendMsg { buffers, to: alice.peer(), tag: tag.map(Tag), context, ..SendMsg::default() };
-            alice.endpoint.sendmsg(send).unwrap();
-            let completion = bob.next_completion();
+    for tag in [None, Some(Tag(5))] {
+        for (context, &flags) in (1..).zip(&LEVELS[..4]) {
+            let (buffers, tagged) = (vec![marked_buffer(100)], tag.map(TagMatch::from));
+            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
+            let send = alice.message(context, 100, OpFlags::empty());
+            alice.endpoint.sendmsg(SendMsg { tag, ..send }).unwrap();
+            let completion = bob.expect_message(context, &payload(context, 100));
             assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
-            assert_eq!((completion.context, completion.len_bytes), (context, 100));
-            assert!(received_bytes(&completion.buffer) == payload(context, 100), "{flags:?}");
             assert_eq!(alice.next_completion().context, context);
         }
     }
@@ -256,28 +246,21 @@ fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
 fn every_kind_of_message_completes_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
-    for level in LEVELS {
+    for flags in LEVELS {
         for len_bytes in LENS_BYTES {
-            for (tag, data) in [(None, None), (Some(7), None), (None, Some(8)), (Some(0), Some(0))] {
+            for (tag, data) in [(None, None), (Some(Tag(7)), None), (None, Some(8)), (Some(Tag(0)), Some(0))]
+            {
                 context += 1;
-                let buffers = vec![payload(context, len_bytes)];
-                let to = alice.peer();
-                let send = SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags: level };
-                alice.endpoint.sendmsg(send).unwrap();
-                let any = ANY;
-                match tag {
-                    Some(tag) => {
-                        bob.endpoint.trecv(marked_buffer(len_bytes), any, Tag(tag), context).unwrap();
-                    }
-                    None => bob.endpoint.recv(marked_buffer(len_bytes), any, context).unwrap(),
-                }
-                let completion = bob.next_completion();
-                let mut flags = CompletionFlags::RECV;
-                flags |= if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
-                flags.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());
-                assert_eq!((completion.context, completion.flags), (context, flags));
-                assert_eq!((completion.tag.0, completion.data), (tag.unwrap_or(0), data.unwrap_or(0)));
-                assert!(received_bytes(&completion.buffer) == payload(context, len_bytes));
+                let send = alice.message(context, len_bytes, flags);
+                alice.endpoint.sendmsg(SendMsg { tag, data, ..send }).unwrap();
+                let (buffers, tagged) = (vec![marked_buffer(len_bytes)], tag.map(TagMatch::from));
+                bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, ..RecvMsg::default() }).unwrap();
+                let completion = bob.expect_message(context, &payload(context, len_bytes));
+                let kind = if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+                let mut expected = CompletionFlags::RECV | kind;
+                expected.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());
+                assert_eq!(completion.flags, expected);
+                assert_eq!((completion.tag, completion.data), (tag.unwrap_or(Tag(0)), data.unwrap_or(0)));
                 assert_eq!(alice.next_completion().context, context);
             }
         }

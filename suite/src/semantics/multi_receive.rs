@@ -366,26 +366,6 @@ fn cancelled_buffer_is_released_with_an_error(net: &Net) {
 }
 
 #[over(all, own)]
-fn directed_buffer_fails_when_its_source_closes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let carol = net.open_party();
-    carol.meet(&bob);
-    bob.endpoint.recv_multi(marked_buffer(1000), bob.peer(), 1).unwrap();
-    bob.endpoint.recv_multi(marked_buffer(1000), ANY, 2).unwrap();
-    carol.deliver(1, 30);
-    assert_eq!(bob.next_completion().context, 2);
-    alice.deliver(2, 30);
-    assert_eq!(bob.next_completion().context, 1);
-    drop(alice);
-    let failed = bob.next_failure();
-    assert_eq!((failed.completion.context, failed.completion.flags), (1, RECEIVED | RELEASED));
-    assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(1000 - 30)));
-    carol.deliver(3, 30);
-    assert_eq!(bob.next_completion().context, 2);
-    bob.assert_no_completion();
-}
-
-#[over(all, own)]
 fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     let depth = 3;
     let (alice, bob) =
@@ -420,21 +400,6 @@ fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
         assert_eq!(messages.next(), Some((&context, &expected)), "{number}");
     }
     bob.assert_no_completion();
-}
-
-#[over(all, own)]
-fn buffer_overruns_an_unprotected_queue(net: &Net) {
-    let resource_mgmt = Some(ResourceManagement::Disabled);
-    let unprotected = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(Setup::default(), unprotected);
-    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
-    for number in 0..5 {
-        alice.deliver(number, 8);
-    }
-    for number in 0..2 {
-        assert_eq!(received_bytes(&bob.cq.read().unwrap().unwrap().buffer), payload(number, 8));
-    }
-    assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
 }
 
 #[over(all)]

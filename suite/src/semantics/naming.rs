@@ -68,23 +68,6 @@ fn name_of_another_endpoint_fails_with_eaddrinuse(net: &Net) {
     second.name().unwrap();
 }
 
-#[over(one_process)]
-fn two_domains_carry_messages_at_once(net: &Net) {
-    // Two domains with different transports.
-    let elsewhere = Net::faulty_loopback(3, net.turns);
-    let (alice, bob) = net.open_pair();
-    let (carol, dave) = elsewhere.open_pair();
-    for party in [&bob, &dave] {
-        party.endpoint.recv(marked_buffer(100_000), ANY, 1).unwrap();
-    }
-    alice.endpoint.send(payload(1, 100_000), alice.peer(), 2).unwrap();
-    carol.endpoint.send(payload(2, 100_000), carol.peer(), 2).unwrap();
-    for (identity, sender, receiver) in [(2, &carol, &dave), (1, &alice, &bob)] {
-        assert!(received_bytes(&receiver.next_completion().buffer) == payload(identity, 100_000));
-        assert_eq!(sender.next_completion().context, 2);
-    }
-}
-
 #[over(all)]
 fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
     let count = 16;

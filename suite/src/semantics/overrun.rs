@@ -75,47 +75,6 @@ fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
 }
 
 #[over(driven, own)]
-fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
-    const DEPTH_ENTRIES: usize = 2;
-    const DEPTH_OPS: u64 = 5;
-    let alice = net
-        .open_party_with(Setup { tx_depth_ops: DEPTH_OPS as usize, ..make_unprotected_setup(DEPTH_ENTRIES) });
-    let bob = net.open_party_with(Setup::asleep());
-    alice.insert_address_of(&bob);
-    for context in 0..DEPTH_OPS {
-        post_delivery_complete_send(&alice, context).unwrap();
-    }
-    assert_eq!(expect_errno(post_delivery_complete_send(&alice, DEPTH_OPS)), Errno::EAGAIN);
-    let count = 2 * DEPTH_OPS;
-    bob.post_receives(0..count, 24);
-    net.start_driving(&bob);
-    // An accepted send shows that an earlier send has ended, even if no entry was read.
-    let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
-    while sent < count {
-        match post_delivery_complete_send(&alice, sent) {
-            Ok(()) => sent += 1,
-            Err(full) => assert_eq!(full.errno(), Errno::EAGAIN),
-        }
-        bob.cq.progress();
-        alice.cq.progress();
-        deadline.yield_or_panic("sends that end unread");
-    }
-    for context in 0..count {
-        let completion = bob.next_completion();
-        assert_eq!(completion.context, context);
-        assert_eq!(
-            received_bytes(&completion.buffer),
-            payload(context, 24),
-            "what is lost is not the message"
-        );
-    }
-    for _ in 0..DEPTH_ENTRIES {
-        assert!(alice.cq.read().unwrap().unwrap().context < DEPTH_OPS);
-    }
-    assert_overrun(&alice.cq);
-}
-
-#[over(driven, own)]
 fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { asleep: true, ..make_unprotected_setup(1) });

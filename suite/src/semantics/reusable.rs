@@ -34,14 +34,8 @@ fn reusable_buffer_takes_message_after_message(net: &Net) {
         let is_tagged = identity % 2 == 0;
         let tag = is_tagged.then_some(7);
         let send = || {
-            let buffers = vec![payload(identity, len_bytes)];
-            let send = homespun::SendMsg {
-                buffers,
-                to: alice.peer(),
-                tag: tag.map(Tag),
-                ..homespun::SendMsg::default()
-            };
-            alice.endpoint.sendmsg(send).unwrap();
+            let send = alice.message(identity, len_bytes, OpFlags::empty());
+            alice.endpoint.sendmsg(SendMsg { tag: tag.map(Tag), ..send }).unwrap();
         };
         let post = |buffer| match tag {
             Some(tag) => bob.endpoint.expect_local().trecv_into(buffer, ANY, Tag(tag), identity).unwrap(),

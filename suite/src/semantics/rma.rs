@@ -511,27 +511,20 @@ fn accesses_fail_when_the_target_closes(net: &Net) {
 fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
     let region = bob.open_region(10, MemoryKind::Owned, KEY);
-    let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
-    let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
-    let long = payload(1, INJECT_MAX_BYTES + 1);
-    assert_eq!(
-        errno(RmaCall { buffers: vec![long], ..message(RmaBy::InjectWrite, OpFlags::empty()) }),
-        Errno::EMSGSIZE
-    );
+    let call = |by, buffers| RmaCall { by, buffers, ..make_write_call(&alice, &region, 1, 8) };
     let many = vec![payload(1, 1); 5];
-    assert_eq!(
-        errno(RmaCall { buffers: many.clone(), ..message(RmaBy::Writev, OpFlags::empty()) }),
-        Errno::EINVAL
-    );
-    assert_eq!(errno(RmaCall { buffers: many, ..message(RmaBy::Readv, OpFlags::empty()) }), Errno::EINVAL);
-    assert_eq!(
-        errno(RmaCall { peer: FabricAddress(77), ..make_write_call(&alice, &region, 1, 8) }),
-        Errno::EINVAL
-    );
+    for (call, errno) in [
+        (call(RmaBy::InjectWrite, vec![payload(1, INJECT_MAX_BYTES + 1)]), Errno::EMSGSIZE),
+        (call(RmaBy::Writev, many.clone()), Errno::EINVAL),
+        (call(RmaBy::Readv, many), Errno::EINVAL),
+        (RmaCall { peer: FabricAddress(77), ..make_write_call(&alice, &region, 1, 8) }, Errno::EINVAL),
+    ] {
+        assert_eq!(expect_errno(alice.endpoint.rma(call.clone())), errno, "{call:?}");
+    }
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
     alice.endpoint.rma(make_read_call(&alice, &region, 2, 8)).unwrap();
     let full = alice.endpoint.rma(make_write_call(&alice, &region, 3, 8));
-    assert_eq!(full.unwrap_err().errno(), Errno::EAGAIN);
+    assert_eq!(expect_errno(full), Errno::EAGAIN);
     net.start_driving(&bob);
     alice.expect_each([1, 2]);
     alice.assert_no_completion();
@@ -550,26 +543,19 @@ fn rma_without_the_capability_takes_effect(net: &Net) {
 #[over(one_process)]
 fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party();
-    let endpoint = alice.endpoint.expect_local();
+    let (endpoint, memory) = (alice.endpoint.expect_local(), RemoteMemory { address: 0, key: KEY });
     let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
-    let rejected = endpoint.write(bytes.clone(), ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
+    let rejected = endpoint.write(bytes.clone(), ANY, memory, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, bytes));
     let write = WriteMsg { buffers: pieces.clone(), data: Some(3), context: 4, ..WriteMsg::default() };
-    let rejected = endpoint.writemsg(write).unwrap_err();
-    assert_eq!(
-        (rejected.returned.buffers, rejected.returned.data, rejected.returned.context),
-        (pieces, Some(3), 4)
-    );
-    let rejected = endpoint
-        .readv(vec![marked_buffer(3), marked_buffer(4)], ANY, RemoteMemory { address: 0, key: KEY }, 1)
-        .unwrap_err();
-    assert_eq!(
-        (rejected.errno(), rejected.returned),
-        (Errno::EINVAL, vec![marked_buffer(3), marked_buffer(4)])
-    );
+    let back = endpoint.writemsg(write).unwrap_err().returned;
+    assert_eq!((back.buffers, back.data, back.context), (pieces, Some(3), 4));
+    let rooms = vec![marked_buffer(3), marked_buffer(4)];
+    let rejected = endpoint.readv(rooms.clone(), ANY, memory, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, rooms));
     let read = ReadMsg { buffers: vec![marked_buffer(5)], context: 6, ..ReadMsg::default() };
-    let rejected = endpoint.readmsg(read).unwrap_err();
-    assert_eq!((rejected.returned.buffers, rejected.returned.context), (vec![marked_buffer(5)], 6));
+    let back = endpoint.readmsg(read).unwrap_err().returned;
+    assert_eq!((back.buffers, back.context), (vec![marked_buffer(5)], 6));
 }
 
 #[over(one_process)]

@@ -46,13 +46,7 @@ fn completion_level_alone_requests_no_completion(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
     for (context, level) in (1..).zip(LEVELS) {
         // Send once with a level of the call, and once with a default level.
-        let send = || SendMsg {
-            buffers: vec![payload(context, 64)],
-            to: alice.peer(),
-            context,
-            ..SendMsg::default()
-        };
-        alice.endpoint.sendmsg(SendMsg { flags: level, ..send() }).unwrap();
+        alice.post_send(context, 64, level);
         alice.endpoint.set_tx_op_flags(level).unwrap();
         alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
         for _ in 0..2 {
@@ -64,7 +58,7 @@ fn completion_level_alone_requests_no_completion(net: &Net) {
         let buffers = vec![marked_buffer(64)];
         let flags = level | OpFlags::COMPLETION;
         bob.endpoint.recvmsg(RecvMsg { buffers, context: 10, ..RecvMsg::default() }).unwrap();
-        alice.endpoint.sendmsg(SendMsg { flags, ..send() }).unwrap();
+        alice.post_send(context, 64, flags);
         assert_eq!(alice.next_completion().context, context, "{level:?} with a completion");
     }
     // A level does not request a completion for receives either.

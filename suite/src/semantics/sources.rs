@@ -304,14 +304,10 @@ fn separate_receive_queue_reports_unknown_sources(net: &Net) {
 
 #[over(one_process)]
 fn unknown_source_wakes_a_blocked_reader(net: &Net) {
-    let domain = net.open_other_domain();
     let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
-    let (cq, av) = (domain.open_cq(&attr).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint =
-        domain.endpoint(&Info { caps: make_source_err_setup(net).caps, ..net.info().clone() }).unwrap();
-    endpoint.bind_cq(&cq, BOTH).unwrap();
-    endpoint.bind_av(&av).unwrap();
-    endpoint.enable().unwrap();
+    let info = Info { caps: make_source_err_setup(net).caps, ..net.info().clone() };
+    let builder = net.open_other_domain();
+    let OpenEndpoint { endpoint, cq, .. } = builder.endpoint_builder(&info).cq_attr(attr).open().unwrap();
     let stranger = net.open_party();
     let to = stranger.insert(endpoint.name().unwrap());
     for context in 0..3 {

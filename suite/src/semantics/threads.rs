@@ -1,6 +1,5 @@
 //! Endpoints that each have a thread of their own, and endpoints that several threads share.
 
-
 use super::prelude::*;
 
 /// Opens two parties that only their own threads drive.

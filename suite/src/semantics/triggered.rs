@@ -83,36 +83,6 @@ pub(crate) fn await_counter_unused(party: &Party, counter: &Counter) {
 }
 
 #[over(one_process)]
-fn work_is_reported_only_on_request(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        defer(&alice, (&trigger, context), send_operation(&alice, context, flags), &done);
-        trigger.add(1);
-        await_counts(&alice, &done, (context, 0));
-        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8));
-        alice.wait_for_exact_counts(&[(SEND, (reported, 0))]);
-        if reported > 0 {
-            assert_eq!(alice.next_completion().context, context);
-        }
-        alice.assert_no_completion();
-    }
-    // Whether a receive is reported depends on the same flags.
-    for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
-        let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
-        defer(&bob, (&trigger, 0), Operation::Receive(receive), &done);
-        alice.send(context, payload(context, 8));
-        await_counts(&bob, &done, (context, 0));
-        if !flags.is_empty() {
-            assert_eq!(bob.next_completion().context, context);
-        }
-        bob.assert_no_completion();
-        bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
-    }
-}
-
-#[over(one_process)]
 fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let trigger = open_counter(&alice);

@@ -361,44 +361,6 @@ fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
     assert_eq!((count, sleep_until_completion(bob.local_cq()).context), (2, 2));
 }
 
-#[over(one_process)]
-fn several_threads_block_on_one_queue(net: &Net) {
-    const MESSAGES: usize = 200;
-    for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = open_sleepers(net, wait);
-        let cq = bob.local_cq();
-        let (taken, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    while !is_over.load(Ordering::SeqCst) {
-                        match cq.sread(Some(PATIENCE)) {
-                            Ok(Some(_)) => {
-                                taken.fetch_add(1, Ordering::SeqCst);
-                            }
-                            // Another thread may have read the entry. But no wait ends without an entry
-                            // before the test ends.
-                            Ok(None) => assert!(is_over.load(Ordering::SeqCst)),
-                            Err(error) => panic!("{error}"),
-                        }
-                    }
-                    // Pass the signal on to a thread that has not begun to wait.
-                    cq.signal();
-                });
-            }
-            let _over = StopOnDrop(&is_over);
-            for context in 0..MESSAGES as u64 {
-                bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
-                alice.post_send(context, 100, OpFlags::DELIVERY_COMPLETE);
-                assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
-            }
-            stop_waiting(cq, &is_over);
-        });
-        assert_eq!(taken.load(Ordering::SeqCst), MESSAGES);
-        start_driving_both(net, [&alice, &bob]);
-    }
-}
-
 /// Each endpoint has two threads. One sleeps until a message arrives, and the other polls for completions of
 /// sends.
 #[over(one_process)]
