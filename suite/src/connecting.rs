@@ -229,6 +229,21 @@ pub const SERVER: u64 = 2;
 /// The context of the passive endpoint.
 pub const LISTENER: u64 = 3;
 
+/// As [`next_completion_of_first_side`], for operations with these contexts, in any order.
+#[track_caller]
+pub fn expect_each_of_first_side<const N: usize>(sides: &[&Side], contexts: [u64; N]) {
+    let mut ended = [(); N].map(|()| next_completion_of_first_side(sides).context);
+    ended.sort_unstable();
+    assert_eq!(ended, contexts);
+}
+
+/// Opens a client, and a server with a passive endpoint that listens.
+pub fn open_sides(net: &Net) -> (Side, Side, PassiveEndpoint) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let listener = server.open_listener(LISTENER);
+    (client, server, listener)
+}
+
 /// Requests a connection. Returns the endpoint and the request, which has arrived.
 #[track_caller]
 pub fn ask(

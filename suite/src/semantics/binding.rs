@@ -116,38 +116,38 @@ fn invalid_counter_bindings_are_refused(net: &Net) {
         (open_counter(&domain, WaitObject::None), open_counter(&other_domain, WaitObject::None));
     let unknown = CounterEvents::from_bits_retain(1 << 40 | SEND.bits());
     let endpoint = domain.endpoint(net.info()).unwrap();
-    assert_eq!(expect_errno(endpoint.bind_counter(&foreign, SEND)), Errno::EDOMAIN);
-    assert_eq!(expect_errno(endpoint.bind_counter(&counter, unknown)), Errno::EBADFLAGS);
+    expect_error(endpoint.bind_counter(&foreign, SEND), Errno::EDOMAIN);
+    expect_error(endpoint.bind_counter(&counter, unknown), Errno::EBADFLAGS);
     endpoint.bind_counter(&counter, SEND | READ | REMOTE_WRITE).unwrap();
     let second = open_counter(&domain, WaitObject::None);
     for events in [SEND, READ | WRITE, REMOTE_WRITE | REMOTE_READ] {
-        assert_eq!(expect_errno(endpoint.bind_counter(&second, events)), Errno::EBUSY);
+        expect_error(endpoint.bind_counter(&second, events), Errno::EBUSY);
     }
     endpoint.bind_counter(&second, RECV | WRITE | REMOTE_READ).unwrap();
     endpoint.bind_av(&domain.open_av(&AvAttr::default()).unwrap()).unwrap();
     endpoint.enable().unwrap();
-    assert_eq!(expect_errno(endpoint.bind_counter(&second, SEND)), Errno::EBUSY);
+    expect_error(endpoint.bind_counter(&second, SEND), Errno::EBUSY);
 
     // An endpoint that is no target has no events of remote accesses.
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG;
     let no_target = domain.endpoint(&messages).unwrap();
     for events in [REMOTE_READ, SEND | REMOTE_WRITE] {
-        assert_eq!(expect_errno(no_target.bind_counter(&counter, events)), Errno::EOPNOTSUPP);
+        expect_error(no_target.bind_counter(&counter, events), Errno::EOPNOTSUPP);
     }
     no_target.bind_counter(&counter, SEND | RECV | READ | WRITE).unwrap();
 
     let region = register_region(&domain, 1, MrFlags::empty());
-    assert_eq!(expect_errno(region.bind_counter(&foreign, REMOTE_WRITE)), Errno::EDOMAIN);
+    expect_error(region.bind_counter(&foreign, REMOTE_WRITE), Errno::EDOMAIN);
     for events in [CounterEvents::empty(), SEND, REMOTE_WRITE | WRITE, unknown] {
-        assert_eq!(expect_errno(region.bind_counter(&counter, events)), Errno::EBADFLAGS);
+        expect_error(region.bind_counter(&counter, events), Errno::EBADFLAGS);
     }
     region.bind_counter(&counter, REMOTE_WRITE).unwrap();
-    assert_eq!(expect_errno(region.bind_counter(&second, REMOTE_WRITE | REMOTE_READ)), Errno::EBUSY);
+    expect_error(region.bind_counter(&second, REMOTE_WRITE | REMOTE_READ), Errno::EBUSY);
     region.bind_counter(&second, REMOTE_READ).unwrap();
     region.bind_endpoint(&endpoint).unwrap();
     let elsewhere = other_domain.endpoint(net.info()).unwrap();
-    assert_eq!(expect_errno(region.bind_endpoint(&elsewhere)), Errno::EDOMAIN);
+    expect_error(region.bind_endpoint(&elsewhere), Errno::EDOMAIN);
     for (wait, refused) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
         let attr = CounterAttr { wait, ..CounterAttr::default() };
         assert_eq!(expect_errno(domain.open_counter(&attr)), refused);
@@ -174,6 +174,6 @@ fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     assert_eq!(alice.next_completion().context, 1);
     assert_eq!((counter.read(), counter.read_error()), (1, 0));
     // An enabled region accepts no more bindings.
-    assert_eq!(expect_errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(region.bind_endpoint(bob.endpoint.expect_local())), Errno::EOPBADSTATE);
+    expect_error(region.bind_counter(&counter, REMOTE_READ), Errno::EOPBADSTATE);
+    expect_error(region.bind_endpoint(bob.endpoint.expect_local()), Errno::EOPBADSTATE);
 }

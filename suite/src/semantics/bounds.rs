@@ -183,8 +183,8 @@ fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     for context in 0..3 {
         post_delivery_complete_send(&alice, context).unwrap();
     }
-    assert_eq!(expect_errno(post_delivery_complete_send(&alice, 3)), Errno::EAGAIN);
-    assert_eq!(expect_errno(alice.endpoint.inject(b"", alice.peer(), None, None)), Errno::EAGAIN);
+    expect_error(post_delivery_complete_send(&alice, 3), Errno::EAGAIN);
+    expect_error(alice.endpoint.inject(b"", alice.peer(), None, None), Errno::EAGAIN);
     alice.assert_no_completion();
     net.start_driving(&bob);
     alice.expect_in_order(0..3);
@@ -200,7 +200,7 @@ fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     for context in 0..3 {
         bob.endpoint.trecv(marked_buffer(24), ANY, Tag(context), context).unwrap();
     }
-    assert_eq!(expect_errno(bob.endpoint.trecv(marked_buffer(24), ANY, Tag(9), 9)), Errno::EAGAIN);
+    expect_error(bob.endpoint.trecv(marked_buffer(24), ANY, Tag(9), 9), Errno::EAGAIN);
     let refused = bob.endpoint.recv(marked_buffer(24), ANY, 9);
     assert_eq!(expect_errno(refused), Errno::EAGAIN, "both kinds count");
     for round in 0..20 {
@@ -209,7 +209,7 @@ fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
         assert_eq!(bob.next_completion().context, tag);
         alice.next_completion();
         bob.endpoint.trecv(marked_buffer(24), ANY, Tag(tag), tag).unwrap();
-        assert_eq!(expect_errno(bob.endpoint.recv(marked_buffer(24), ANY, 9)), Errno::EAGAIN);
+        expect_error(bob.endpoint.recv(marked_buffer(24), ANY, 9), Errno::EAGAIN);
     }
     bob.endpoint.cancel(0).unwrap();
     bob.next_failure();

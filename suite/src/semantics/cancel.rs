@@ -95,7 +95,7 @@ fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
             .unwrap();
         // The first message arrives before this one.
         alice.send_and_wait_for_delivery(SendMsg { to, context: 2, ..SendMsg::default() });
-        assert_eq!(expect_errno(alice.endpoint.cancel(1)), Errno::ENOENT);
+        expect_error(alice.endpoint.cancel(1), Errno::ENOENT);
         alice.assert_no_completion();
         bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), 3).unwrap();
         assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));

@@ -109,8 +109,7 @@ fn operation_awaiting_earlier_completions_counts_towards_the_depth(net: &Net) {
     alice.post_send(2, 8, OpFlags::INJECT_COMPLETE);
     alice.post_send(3, 8, OpFlags::INJECT_COMPLETE);
     alice.assert_no_completion();
-    let refused = alice.endpoint.send(payload(4, 8), alice.peer(), 4);
-    assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
+    expect_error(alice.endpoint.send(payload(4, 8), alice.peer(), 4), Errno::EAGAIN);
     net.start_driving(&bob);
     alice.expect_in_order(1..=3);
 }

@@ -44,7 +44,7 @@ fn accepted_request_connects_both_endpoints(net: &Net) {
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
         let connecting = client.open_endpoint(CLIENT);
-        assert_eq!(expect_errno(connecting.peer()), Errno::ENOTCONN);
+        expect_error(connecting.peer(), Errno::ENOTCONN);
         connecting.connect(name, asks).unwrap();
         let request = next_request_of_first_side(&[&server, &client]);
         assert_eq!((request.data(), request.passive_endpoint()), (asks, LISTENER));
@@ -67,8 +67,7 @@ fn accepted_request_connects_both_endpoints(net: &Net) {
 
 #[over(connected, automatic)]
 fn rejected_request_fails_with_econnrefused(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
     for answers in [&b""[..], b"no", &longest] {
         let connecting = client.open_endpoint(CLIENT);
@@ -76,23 +75,19 @@ fn rejected_request_fails_with_econnrefused(net: &Net) {
         connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
         let request = next_request_of_first_side(&[&server, &client]);
         request.reject(answers).unwrap();
-        assert_eq!(expect_errno(request.reject(answers)), Errno::EOPBADSTATE);
-        assert_eq!(
-            expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
-            Errno::EOPBADSTATE
-        );
+        expect_error(request.reject(answers), Errno::EOPBADSTATE);
+        expect_error(server.domain.endpoint_for_request(&request.info(), &request), Errno::EOPBADSTATE);
         expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, answers);
         let failed = next_operation_end_of_first_side(&[&client, &server])
             .expect_err("nothing will ever arrive for it");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
-        assert_eq!(expect_errno(connecting.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
-        assert_eq!(expect_errno(connecting.send(payload(1, 1), NOWHERE, 2)), Errno::ENOTCONN);
+        expect_error(connecting.connect(listener.name().unwrap(), b""), Errno::EOPBADSTATE);
+        expect_error(connecting.send(payload(1, 1), NOWHERE, 2), Errno::ENOTCONN);
         assert_eq!(connecting.shutdown(), Ok(()), "there is nothing to end");
     }
     // Dropping a request rejects it.
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"please").unwrap();
-    drop(next_request_of_first_side(&[&server, &client]));
+    let (_connecting, request) = ask(&client, &server, &listener, b"please");
+    drop(request);
     expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, b"");
 }
 
@@ -111,7 +106,7 @@ fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let deadline = Deadline::new();
     let heard = loop {
         // Another thread may report the event at any moment of this call.
-        assert_eq!(expect_errno(connecting.connect(vacancy.address, b"")), Errno::EOPBADSTATE);
+        expect_error(connecting.connect(vacancy.address, b""), Errno::EOPBADSTATE);
         match client.poll_event() {
             Some(heard) => break heard,
             None => alice.local_cq().progress(),
@@ -203,15 +198,14 @@ fn connection_carries_fenced_rma_and_atomics(net: &Net) {
 
 #[over(connected)]
 fn send_before_connection_fails_with_enotconn(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let connecting = client.open_endpoint(CLIENT);
     connecting.enable().unwrap();
     connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     let refuse = |endpoint: &Endpoint| {
-        assert_eq!(expect_errno(endpoint.send(payload(1, 8), NOWHERE, 2)), Errno::ENOTCONN);
-        assert_eq!(expect_errno(endpoint.inject(b"x", NOWHERE, None, None)), Errno::ENOTCONN);
-        assert_eq!(expect_errno(endpoint.shutdown()), Errno::ENOTCONN);
+        expect_error(endpoint.send(payload(1, 8), NOWHERE, 2), Errno::ENOTCONN);
+        expect_error(endpoint.inject(b"x", NOWHERE, None, None), Errno::ENOTCONN);
+        expect_error(endpoint.shutdown(), Errno::ENOTCONN);
     };
     refuse(&connecting);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
@@ -235,8 +229,7 @@ fn send_before_connection_fails_with_enotconn(net: &Net) {
 
 #[over(connected)]
 fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let (connecting, request) = ask(&client, &server, &listener, b"");
     drop(connecting);
     let accepting = server.open_endpoint_for_request(&request, SERVER);
@@ -259,8 +252,7 @@ fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
 
 #[over(connected, automatic)]
 fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     listener.set_backlog(1).unwrap();
     let name = listener.name().unwrap();
     let ask = |data: &[u8]| {
@@ -308,8 +300,7 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
 
 #[over(connected)]
 fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let name = listener.name().unwrap();
     let waiting: Vec<Endpoint> = (0..4).map(|number| client.open_endpoint(number)).collect();
     for endpoint in &waiting {
@@ -341,35 +332,30 @@ fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
 
 #[over(connected)]
 fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let (_connecting, request) = ask(&client, &server, &listener, b"");
     let first = server.open_endpoint_for_request(&request, 7);
-    assert_eq!(
-        expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
-        Errno::EOPBADSTATE
-    );
-    assert_eq!(expect_errno(first.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(first.set_name(listener.name().unwrap().with_port(0))), Errno::EOPBADSTATE);
+    expect_error(server.domain.endpoint_for_request(&request.info(), &request), Errno::EOPBADSTATE);
+    expect_error(first.connect(listener.name().unwrap(), b""), Errno::EOPBADSTATE);
+    expect_error(first.set_name(listener.name().unwrap().with_port(0)), Errno::EOPBADSTATE);
     drop(first);
     let second = server.accept(&request, b"");
-    assert_eq!(expect_errno(second.accept(b"")), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
+    expect_error(second.accept(b""), Errno::EOPBADSTATE);
+    expect_error(request.reject(b""), Errno::EOPBADSTATE);
     expect_connected(&client, &server, b"");
     // The endpoint was opened for this request before the rejection. The endpoint can no longer accept the
     // request.
     let (_connecting, request) = ask(&client, &server, &listener, b"");
     let late = server.open_endpoint_for_request(&request, SERVER);
     request.reject(b"no").unwrap();
-    assert_eq!(expect_errno(late.accept(b"")), Errno::EOPBADSTATE);
+    expect_error(late.accept(b""), Errno::EOPBADSTATE);
     expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, b"no");
 }
 
 #[over(connected, automatic)]
 fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     const REQUESTERS: u64 = 60;
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let asking: Vec<Endpoint> = (0..REQUESTERS).map(|number| client.open_endpoint(number)).collect();
     for (number, endpoint) in (0_u64..).zip(&asking) {
         endpoint.connect(listener.name().unwrap(), &number.to_le_bytes()).unwrap();
@@ -423,9 +409,8 @@ fn sixty_concurrent_requests_are_all_answered(net: &Net) {
 
 #[over(connected)]
 fn requests_beyond_the_backlog_are_refused(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
-    assert_eq!(expect_errno(listener.set_backlog(0)), Errno::EINVAL);
+    let (client, server, listener) = open_sides(net);
+    expect_error(listener.set_backlog(0), Errno::EINVAL);
     listener.set_backlog(2).unwrap();
     let name = listener.name().unwrap();
     let asking = [1, 2, 3, 4, 5].map(|number| client.open_endpoint(number));
@@ -454,8 +439,7 @@ fn requests_beyond_the_backlog_are_refused(net: &Net) {
 
 #[over(connected)]
 fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let reserved = client.fabric.passive_endpoint(&client.info).unwrap();
     let name = reserved.name().unwrap();
     assert_eq!(expect_errno(reserved.set_name(name)), Errno::EOPBADSTATE, "it has its name");
@@ -468,7 +452,7 @@ fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
         reserved.set_backlog(1),
         client.domain.endpoint_from_passive(&client.info, &reserved).map(|_| ()),
     ] {
-        assert_eq!(expect_errno(refused), Errno::EOPBADSTATE);
+        expect_error(refused, Errno::EOPBADSTATE);
     }
     drop(reserved);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
@@ -479,10 +463,7 @@ fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     assert_eq!(connecting.name(), Ok(name));
     send_and_check_all_lengths((&client, &connecting), (&server, &accepting));
     // A listening endpoint keeps its address.
-    assert_eq!(
-        expect_errno(server.domain.endpoint_from_passive(&server.info, &listener)),
-        Errno::EOPBADSTATE
-    );
+    expect_error(server.domain.endpoint_from_passive(&server.info, &listener), Errno::EOPBADSTATE);
 }
 
 #[over(connected)]
@@ -495,14 +476,14 @@ fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
     assert!(name.is_specific() && name.port() != 0);
     let taken = side.fabric.passive_endpoint(&side.info).unwrap();
     taken.set_name(name).unwrap();
-    assert_eq!(expect_errno(taken.name()), Errno::EADDRINUSE);
+    expect_error(taken.name(), Errno::EADDRINUSE);
     taken.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(expect_errno(taken.listen()), Errno::EADDRINUSE);
+    expect_error(taken.listen(), Errno::EADDRINUSE);
     drop(passive);
     taken.listen().unwrap();
     assert_eq!(taken.name(), Ok(name));
-    assert_eq!(expect_errno(taken.listen()), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(taken.set_name(any_port)), Errno::EOPBADSTATE);
+    expect_error(taken.listen(), Errno::EOPBADSTATE);
+    expect_error(taken.set_name(any_port), Errno::EOPBADSTATE);
 }
 
 #[over(connected)]
@@ -514,52 +495,52 @@ fn invalid_connection_calls_are_refused(net: &Net) {
     let both = BOTH;
 
     let unbound = side.domain.endpoint(&side.info).unwrap();
-    assert_eq!(expect_errno(unbound.enable()), Errno::ENOEQ);
+    expect_error(unbound.enable(), Errno::ENOEQ);
     unbound.bind_eq(&side.eq, 1).unwrap();
     unbound.bind_eq(&side.eq, 1).unwrap();
     let other_eq = side.fabric.open_eq(&EqAttr::default()).unwrap();
-    assert_eq!(expect_errno(unbound.bind_eq(&other_eq, 1)), Errno::EBUSY);
-    assert_eq!(expect_errno(unbound.connect(name, b"")), Errno::ENOCQ);
+    expect_error(unbound.bind_eq(&other_eq, 1), Errno::EBUSY);
+    expect_error(unbound.connect(name, b""), Errno::ENOCQ);
     unbound.bind_cq(&side.cq, both).unwrap();
     assert_eq!(expect_errno(unbound.accept(b"")), Errno::EOPBADSTATE, "it was not opened for a request");
-    assert_eq!(expect_errno(unbound.connect(name, &too_much)), Errno::EINVAL);
-    assert_eq!(expect_errno(unbound.connect(name.with_port(0), b"")), Errno::EINVAL);
+    expect_error(unbound.connect(name, &too_much), Errno::EINVAL);
+    expect_error(unbound.connect(name.with_port(0), b""), Errno::EINVAL);
     let other_format = match name.socket_addr() {
         std::net::SocketAddr::V4(_) => "[::1]:9",
         std::net::SocketAddr::V6(_) => "127.0.0.1:9",
     };
     let other_format = other_format.parse::<std::net::SocketAddr>().unwrap().into();
-    assert_eq!(expect_errno(unbound.connect(other_format, b"")), Errno::EINVAL);
+    expect_error(unbound.connect(other_format, b""), Errno::EINVAL);
     unbound.connect(name, b"").unwrap();
-    assert_eq!(expect_errno(unbound.connect(name, b"")), Errno::EOPBADSTATE);
+    expect_error(unbound.connect(name, b""), Errno::EOPBADSTATE);
 
     let passive = side.fabric.passive_endpoint(&side.info).unwrap();
-    assert_eq!(expect_errno(passive.listen()), Errno::ENOEQ);
+    expect_error(passive.listen(), Errno::ENOEQ);
     passive.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(expect_errno(passive.bind_eq(&side.eq, 1)), Errno::EBUSY);
-    assert_eq!(expect_errno(passive.set_name(other_format)), Errno::EINVAL);
+    expect_error(passive.bind_eq(&side.eq, 1), Errno::EBUSY);
+    expect_error(passive.set_name(other_format), Errno::EINVAL);
     assert_eq!(expect_errno(side.fabric.passive_endpoint(net.info())), Errno::EINVAL, "another type");
     let mut nowhere = side.info.clone();
     nowhere.domain.name = Some("nowhere".into());
-    assert_eq!(expect_errno(side.fabric.passive_endpoint(&nowhere)), Errno::ENOENT);
-    assert_eq!(expect_errno(side.domain.endpoint_from_passive(net.info(), &passive)), Errno::EINVAL);
+    expect_error(side.fabric.passive_endpoint(&nowhere), Errno::ENOENT);
+    expect_error(side.domain.endpoint_from_passive(net.info(), &passive), Errno::EINVAL);
 
     // Unconnected endpoints accept an event queue, but no connection calls.
     let unconnected = side.domain.endpoint(net.info()).unwrap();
     unconnected.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(expect_errno(unconnected.connect(name, b"")), Errno::ENOSYS);
-    assert_eq!(expect_errno(unconnected.accept(b"")), Errno::ENOSYS);
-    assert_eq!(expect_errno(unconnected.shutdown()), Errno::ENOSYS);
+    expect_error(unconnected.connect(name, b""), Errno::ENOSYS);
+    expect_error(unconnected.accept(b""), Errno::ENOSYS);
+    expect_error(unconnected.shutdown(), Errno::ENOSYS);
 
     let request = next_request_of_first_side(&[&side]);
-    assert_eq!(expect_errno(request.reject(&too_much)), Errno::EINVAL);
+    expect_error(request.reject(&too_much), Errno::EINVAL);
     let accepting = side.open_endpoint_for_request(&request, SERVER);
-    assert_eq!(expect_errno(accepting.accept(&too_much)), Errno::EINVAL);
-    assert_eq!(expect_errno(accepting.enable().and_then(|()| accepting.accept(&too_much))), Errno::EINVAL);
+    expect_error(accepting.accept(&too_much), Errno::EINVAL);
+    expect_error(accepting.enable().and_then(|()| accepting.accept(&too_much)), Errno::EINVAL);
     accepting.accept(b"").unwrap();
     let mut asked = side.info.clone();
     asked.caps = Caps::MSG | Caps::SOURCE;
-    assert_eq!(expect_errno(side.domain.endpoint(&asked)), Errno::EINVAL);
+    expect_error(side.domain.endpoint(&asked), Errno::EINVAL);
 }
 
 #[over(connected)]
@@ -577,8 +558,7 @@ fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
 /// The library's own threads, if it has any, make the connection.
 #[over(automatic)]
 fn connection_is_made_without_reads_by_the_application(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();

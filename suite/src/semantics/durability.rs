@@ -204,8 +204,7 @@ fn commit_without_the_capability_is_refused(net: &Net) {
         assert_eq!(refused, Misuse::NoCapability(Caps::RMA_PMEM).into());
     }
     let (region, _file) = register_file_region(&bob, LEN_BYTES, false, 1);
-    let refused = alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, 8));
-    assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
+    expect_error(alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, 8)), Errno::EOPNOTSUPP);
 }
 
 #[over(one_process)]

@@ -152,15 +152,15 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
             let unknown = FlushCall { key: 99, ..of(region, 6, 0, 8) };
             let failed = post_and_expect_failure(&alice, unknown);
             assert_eq!(
-                (failed.error.clone(), failed.errno()),
-                (OperationError::Refused(Refusal::Key), Errno::EKEYREJECTED,)
+                (&failed.error, failed.errno()),
+                (&OperationError::Refused(Refusal::Key), Errno::EKEYREJECTED)
             );
             assert!(failed.to_string().starts_with("the flush with context 6 to "), "{failed}");
         }
         let failed = post_and_expect_failure(&alice, of(&readable, 7, 0, 8));
         assert_eq!(
-            (failed.error.clone(), failed.errno()),
-            (OperationError::Refused(Refusal::Access), Errno::EACCES,)
+            (&failed.error, failed.errno()),
+            (&OperationError::Refused(Refusal::Access), Errno::EACCES)
         );
     }
     // A refusal ends nothing else.
@@ -298,8 +298,7 @@ fn flush_with_commit_flags_follows_its_kind(net: &Net) {
     let call = FlushCall { flags, ..flush_call(&alice, &region, 2, 0, 8) };
     post_and_expect_success(&alice, call);
     let flags = flags.map(|flags| flags | OpFlags::COMMIT_COMPLETE);
-    let refused = alice.endpoint.flush(FlushCall { flags, ..call });
-    assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
+    expect_error(alice.endpoint.flush(FlushCall { flags, ..call }), Errno::EBADFLAGS);
 }
 
 #[over(all)]

@@ -287,14 +287,10 @@ fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
             expect_release(&bob, last.flags);
         }
         if matches!(format, Data | Tagged) {
-            assert_eq!(
-                (first.data, buffer.message_at(expect_message_place(&first))),
-                (7, payload(1, 40).to_vec())
-            );
-            assert_eq!(
-                (last.data, buffer.message_at(expect_message_place(&last))),
-                (7, payload(2, 40).to_vec())
-            );
+            for (identity, told) in [(1, &first), (2, &last)] {
+                assert_eq!(told.data, 7);
+                assert_eq!(buffer.message_at(expect_message_place(told)), payload(identity, 40));
+            }
         } else {
             assert_eq!((first.buffer, last.buffer), (Buffer::None, Buffer::None));
         }

@@ -279,8 +279,7 @@ fn peeks_that_read_no_queue_make_progress(net: &Net) {
             }
             deadline.yield_or_panic("a message to claim");
         }
-        let refused = peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM);
-        assert_eq!(expect_errno(refused), Errno::EINVAL);
+        expect_error(peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM), Errno::EINVAL);
         // Only calls of the parties drive them, so from here on they take turns.
         let mut is_claimed = false;
         let [mut found, mut received, mut sent] = [None, None, None];
@@ -437,13 +436,13 @@ fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
-    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::ENOENT);
+    expect_error(post_claim(&bob, 11, 5, 16), Errno::ENOENT);
     assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
-    assert_eq!(expect_errno(post_claim(&bob, 12, 5, 16)), Errno::ENOENT);
+    expect_error(post_claim(&bob, 12, 5, 16), Errno::ENOENT);
     // A claim cannot be cancelled.
-    assert_eq!(expect_errno(bob.endpoint.cancel(11)), Errno::ENOENT);
+    expect_error(bob.endpoint.cancel(11), Errno::ENOENT);
     claim_and_check(&bob, 11, 5, 1, 16);
-    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::ENOENT);
+    expect_error(post_claim(&bob, 11, 5, 16), Errno::ENOENT);
     receive_and_check(&bob, 5, 2, 16);
     bob.assert_no_completion();
 }
@@ -582,7 +581,7 @@ fn peek_needs_no_room_among_posted_receives(net: &Net) {
     // The claimed message takes no room among the receives.
     bob.endpoint.trecv(marked_buffer(16), ANY, Tag(2), 2).unwrap();
     assert_peek_finds_nothing(&bob, Tag(5).into());
-    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::EAGAIN);
+    expect_error(post_claim(&bob, 11, 5, 16), Errno::EAGAIN);
     deliver(&alice, 1, 3, 16);
     expect_message(&bob, 1, 1, 3, 16);
     claim_and_check(&bob, 11, 5, 2, 16);

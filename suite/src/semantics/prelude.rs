@@ -2,8 +2,9 @@
 
 pub(super) use crate::connecting::{
     CLIENT, LISTENER, SERVER, Side, ask, close_with_progress, connect_pair, expect_connected,
-    expect_shut_down, next_completion_of_first_side, next_event_of_first_side, next_message_of_first_side,
-    next_operation_end_of_first_side, next_request_of_first_side, open_connection, sleep_until_event,
+    expect_each_of_first_side, expect_shut_down, next_completion_of_first_side, next_event_of_first_side,
+    next_message_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
+    open_connection, open_sides, sleep_until_event,
 };
 pub(super) use crate::files::NamedFile;
 pub(super) use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
@@ -77,6 +78,11 @@ pub(super) fn expect_errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
         Ok(_) => panic!("the call was granted"),
         Err(error) => error.into().errno(),
     }
+}
+
+#[track_caller]
+pub(super) fn expect_error<T>(result: Result<T, impl Into<Error>>, errno: Errno) {
+    assert_eq!(expect_errno(result), errno);
 }
 
 pub(super) fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {

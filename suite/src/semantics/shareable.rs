@@ -17,46 +17,34 @@ fn mapped_region_is_written_and_read_correctly(net: &Net) {
     let region = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 5);
     write_over_link_first(&alice, &region);
     let mut expected = region.content();
-    for (context, (at, len_bytes)) in (2..).zip([
-        (0, 8),
-        (3, 1),
-        (9, 3),
-        (5, 100),
-        (7, 0),
-        (LEN_BYTES - 5, 5),
-        (1, LEN_BYTES - 1),
-        (0, LEN_BYTES),
-    ]) {
-        alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, context, at, len_bytes)).unwrap();
+    let perform = |call: RmaCall| {
+        let context = call.context;
+        alice.endpoint.rma(call).unwrap();
         let completion = alice.next_completion();
-        assert_eq!(
-            (completion.context, completion.flags),
-            (context, CompletionFlags::RMA | CompletionFlags::WRITE)
-        );
+        assert_eq!(completion.context, context);
+        completion
+    };
+    let places =
+        [(0, 8), (3, 1), (9, 3), (5, 100), (7, 0), (LEN_BYTES - 5, 5), (1, LEN_BYTES - 1), (0, LEN_BYTES)];
+    for (context, (at, len_bytes)) in (2..).zip(places) {
+        let written = perform(make_access(RmaBy::Write, &alice, &region, context, at, len_bytes));
+        assert_eq!(written.flags, CompletionFlags::RMA | CompletionFlags::WRITE);
         expected[at..at + len_bytes].copy_from_slice(&payload(context, len_bytes));
         assert!(region.content() == expected, "{len_bytes} bytes at {at}");
-        alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, context, at, len_bytes)).unwrap();
-        let completion = alice.next_completion();
-        assert_eq!(
-            (completion.context, completion.flags),
-            (context, CompletionFlags::RMA | CompletionFlags::READ)
-        );
-        assert!(
-            received_bytes(&completion.buffer) == expected[at..at + len_bytes],
-            "{len_bytes} bytes at {at}"
-        );
+        let read = perform(make_access(RmaBy::Read, &alice, &region, context, at, len_bytes));
+        assert_eq!(read.flags, CompletionFlags::RMA | CompletionFlags::READ);
+        assert!(received_bytes(&read.buffer) == expected[at..at + len_bytes], "{len_bytes} bytes at {at}");
     }
     let (at, len_bytes) = (3, 1000);
     let in_pieces = |by, context| {
         let whole = make_access(by, &alice, &region, context, at, len_bytes);
         RmaCall { buffers: split_unevenly(&whole.buffers[0], 3), ..whole }
     };
-    alice.endpoint.rma(in_pieces(RmaBy::Writev, 20)).unwrap();
-    assert_eq!(alice.next_completion().context, 20);
+    perform(in_pieces(RmaBy::Writev, 20));
     expected[at..at + len_bytes].copy_from_slice(&payload(20, len_bytes));
     assert!(region.content() == expected, "in pieces");
-    alice.endpoint.rma(in_pieces(RmaBy::Readv, 21)).unwrap();
-    assert!(received_bytes(&alice.next_completion().buffer) == expected[at..at + len_bytes], "into pieces");
+    let read = perform(in_pieces(RmaBy::Readv, 21));
+    assert!(received_bytes(&read.buffer) == expected[at..at + len_bytes], "into pieces");
 }
 
 #[over(all)]

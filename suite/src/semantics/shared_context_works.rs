@@ -39,6 +39,12 @@ fn make_receive_work(
     DeferredWork { context: 100, trigger, action, completion: Some(completion.clone()) }
 }
 
+/// Queues a receive of the context until a counter has reached a threshold.
+fn defer(sharers: &Sharers<'_>, (counter, at): (&Counter, u64), receive: RecvMsg, completion: &Counter) {
+    let work = make_receive_work(trigger_at(counter, at), &sharers.context, receive, completion);
+    sharers.domain.queue_work(work).unwrap();
+}
+
 /// Waits until a counter has this value and this error value. Drives all parties meanwhile.
 #[track_caller]
 fn await_counts(sharers: &Sharers<'_>, counter: &Counter, expected: (u64, u64)) {
@@ -114,8 +120,7 @@ fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Ne
         for (to, len_bytes) in [(1, LENS_BYTES[0]), (0, LENS_BYTES[3])] {
             ended += 1;
             let receive = make_receive(ended, len_bytes, flags);
-            let work = make_receive_work(trigger_at(&counter, ended), &sharers.context, receive, &done);
-            sharers.domain.queue_work(work).unwrap();
+            defer(&sharers, (&counter, ended), receive, &done);
             if is_posted_first {
                 counter.add(1);
                 send(&peer, ended, len_bytes, to);
@@ -156,8 +161,7 @@ fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
     send(&peer, 100, 8, 1);
     sharers.drive_repeatedly();
     let receive = make_receive(100, 8, OpFlags::COMPLETION);
-    let work = make_receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
-    sharers.domain.queue_work(work).unwrap();
+    defer(&sharers, (&done, 0), receive, &done);
     await_counts(&sharers, &done, (1, 0));
     for identity in (1..=capacity + 2).chain([100]) {
         assert_eq!(sharers.next_receive_completion(1).context, identity);
@@ -198,8 +202,7 @@ fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net: &Net) {
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let (_peer, gone) = sharers.open_peer();
     let receive = |context| RecvMsg { from: gone, ..make_receive(context, 8, OpFlags::empty()) };
-    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive(1), &done);
-    sharers.domain.queue_work(work).unwrap();
+    defer(&sharers, (&counter, 1), receive(1), &done);
     sharers.context.trigger(&trigger_at(&counter, 1), receive(2)).unwrap();
     sharers.av.remove(&[gone]);
     counter.add(1);
@@ -295,8 +298,7 @@ fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
     let (buffers, flags) = (vec![marked_buffer(300)], OpFlags::COMPLETION | OpFlags::CLAIM);
     let claim = RecvMsg { buffers, flags, ..look.clone() };
     for (threshold, receive) in [(1, peek(OpFlags::CLAIM)), (2, claim), (3, peek(OpFlags::empty()))] {
-        let work = make_receive_work(trigger_at(&counter, threshold), &sharers.context, receive, &done);
-        sharers.domain.queue_work(work).unwrap();
+        defer(&sharers, (&counter, threshold), receive, &done);
     }
     sharers.deliver(&peer, 1, payload(1, 300), Some(7));
     for step in 1..=2 {
@@ -325,8 +327,7 @@ fn deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer(ne
     sharers.context.set_min_multi_recv_bytes(30);
     let (peer, _) = sharers.open_peer();
     let receive = make_receive(5, 100, OpFlags::COMPLETION | OpFlags::MULTI_RECV);
-    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive, &done);
-    sharers.domain.queue_work(work).unwrap();
+    defer(&sharers, (&counter, 1), receive, &done);
     counter.add(1);
     for (identity, to) in [(1, 0), (2, 1)] {
         assert_eq!((done.read(), done.read_error()), (0, 0));

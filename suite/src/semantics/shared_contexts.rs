@@ -133,6 +133,22 @@ impl<'a> Sharers<'a> {
         }
     }
 
+    /// Posts receives of the context, with these contexts and buffers of this length.
+    #[track_caller]
+    pub(crate) fn post_receives(&self, contexts: impl IntoIterator<Item = u64>, len_bytes: usize) {
+        for context in contexts {
+            self.context.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+        }
+    }
+
+    /// Waits for the completions of receives with these contexts, in this order.
+    #[track_caller]
+    pub(crate) fn expect_in_order(&self, at: usize, contexts: impl IntoIterator<Item = u64>) {
+        for context in contexts {
+            assert_eq!(self.next_receive_completion(at).context, context);
+        }
+    }
+
     /// Sends a message to a member, and waits until it has arrived.
     #[track_caller]
     pub(crate) fn deliver(&self, from: &Party, to: usize, message: Bytes, tag: Option<u64>) {
@@ -167,9 +183,7 @@ fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
 #[over(one_process, automatic)]
 fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr::default());
-    for context in 0..8 {
-        sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, context).unwrap();
-    }
+    sharers.post_receives(0..8, LENS_BYTES[3]);
     (0..2).for_each(|_| sharers.add_member());
     let (peer, _) = sharers.open_peer();
     let (mut contexts, mut identity) = (Vec::new(), 0);
@@ -303,9 +317,7 @@ fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
 fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
-    for context in [1, 2, 3] {
-        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
-    }
+    sharers.post_receives([1, 2, 3], 8);
     sharers.context.cancel(2).unwrap();
     let failed = sharers.next_ended(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));

@@ -24,8 +24,8 @@ fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
             other.recv(marked_buffer(100), NOWHERE, context).unwrap();
             assert_eq!(next_message_of_first_side(&[&server, &client]), payload(context, 100));
         }
-        assert_eq!(expect_errno(other.recv(marked_buffer(100), NOWHERE, 9)), Errno::ENOTCONN);
-        assert_eq!(expect_errno(other.send(payload(1, 8), NOWHERE, 9)), Errno::ENOTCONN);
+        expect_error(other.recv(marked_buffer(100), NOWHERE, 9), Errno::ENOTCONN);
+        expect_error(other.send(payload(1, 8), NOWHERE, 9), Errno::ENOTCONN);
         if let Some(one) = one {
             assert_eq!(
                 next_event_of_first_side(&[&client, &server]),
@@ -216,8 +216,7 @@ fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
 #[over(connected, automatic)]
 fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
     for order in 0..6 {
-        let (client, server) = (Side::new(net), Side::new(net));
-        let listener = server.open_listener(LISTENER);
+        let (client, server, listener) = open_sides(net);
         let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"").unwrap();
         let request: ConnectionRequest = next_request_of_first_side(&[&server, &client]);

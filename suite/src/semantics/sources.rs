@@ -53,11 +53,8 @@ fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     }
     for round in 0..2 {
         for sender in &senders {
-            assert_eq!(
-                send_and_get_reported_source(sender, &receiver),
-                receiver.fabric_address_of(sender),
-                "round {round}"
-            );
+            let source = send_and_get_reported_source(sender, &receiver);
+            assert_eq!(source, receiver.fabric_address_of(sender), "round {round}");
         }
     }
 }
