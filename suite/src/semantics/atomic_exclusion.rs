@@ -76,7 +76,7 @@ fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
             let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
             known_as.map(|(net, target, region)| {
                 let party = net.open_party();
-                party.meet(&target);
+                party.meet(target);
                 (party, region)
             })
         })

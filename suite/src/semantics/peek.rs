@@ -340,7 +340,7 @@ fn peek_with_a_source_finds_only_its_messages(net: &Net) {
     let bob = net.open_party();
     let senders = [net.open_party(), net.open_party()];
     for (identity, sender) in (1..).zip(&senders) {
-        bob.meet(&sender);
+        bob.meet(sender);
         deliver(sender, 5, identity, 16);
     }
     let [first, second] = [FabricAddress(0), FabricAddress(1)];

@@ -337,7 +337,7 @@ fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
     }
     alice.await_completions(0..left);
     let expected: Vec<u8> = (0..COUNT).flat_map(|number| payload(number as u64, 8)).collect();
-    region.expect_content(&alice, &expected, &format!("{:?}", COUNT));
+    region.expect_content(&alice, &expected, &format!("{COUNT}"));
 }
 
 #[over(all)]
@@ -401,7 +401,7 @@ fn endpoint_accesses_its_own_region(net: &Net) {
     for (context, len_bytes) in (1..).zip([10, 100_000]) {
         let region = alice.open_region(len_bytes, MemoryKind::Raw, KEY);
         write_and_wait(&alice, RmaCall { peer: own, ..make_write_call(&alice, &region, context, len_bytes) });
-        region.expect_content(&alice, &payload(context, len_bytes), &format!("{:?}", len_bytes));
+        region.expect_content(&alice, &payload(context, len_bytes), &format!("{len_bytes}"));
         let call = RmaCall { peer: own, ..make_read_call(&alice, &region, context, len_bytes) };
         assert!(read_and_wait(&alice, call) == payload(context, len_bytes));
     }
