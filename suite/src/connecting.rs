@@ -9,14 +9,15 @@ use homespun::eq::{EqAttr, Event};
 use homespun::flags::{BindFlags, Caps, InfoFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
-    Completion, CompletionQueue, ConnectionEvent, ConnectionRequest, CqAttr, Domain, Endpoint, EqReadError,
-    EventError, EventQueue, Fabric, PassiveEndpoint, SimulatedClock, WaitObject, WaitSet,
+    Completion, CompletionQueue, ConnectionEnd, ConnectionEvent, ConnectionRequest, CqAttr, Domain, Endpoint,
+    EqReadError, EventError, EventQueue, Fabric, PassiveEndpoint, SimulatedClock, WaitObject, WaitSet,
 };
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::deadline::{Deadline, PATIENCE};
 use super::ended::{Ended, poll_completion};
 use super::net::Net;
+use super::payload::received_bytes;
 use super::posix;
 use super::transport::Turns;
 
@@ -111,6 +112,13 @@ impl Side {
         self.bind_endpoint(endpoint.expect("the request is open"), name)
     }
 
+    /// Accepts a connection request with an endpoint whose context is [`SERVER`].
+    pub fn accept(&self, request: &ConnectionRequest, data: &[u8]) -> Endpoint {
+        let accepting = self.open_endpoint_for_request(request, SERVER);
+        accepting.accept(data).expect("an open request can be accepted");
+        accepting
+    }
+
     /// Binds an endpoint to both queues. Its context is `name`.
     pub fn bind_endpoint(&self, endpoint: Endpoint, name: u64) -> Endpoint {
         endpoint.bind_eq(&self.eq, name).expect("its first event queue");
@@ -199,6 +207,12 @@ pub fn next_completion_of_first_side(sides: &[&Side]) -> Completion {
     next_operation_end_of_first_side(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
+/// As [`next_completion_of_first_side`], but returns the message that a receive has taken.
+#[track_caller]
+pub fn next_message_of_first_side(sides: &[&Side]) -> Vec<u8> {
+    received_bytes(&next_completion_of_first_side(sides).buffer)
+}
+
 /// As [`next_event_of_first_side`], but the event must be a connection request.
 #[track_caller]
 pub fn next_request_of_first_side(sides: &[&Side]) -> ConnectionRequest {
@@ -215,18 +229,66 @@ pub const SERVER: u64 = 2;
 /// The context of the passive endpoint.
 pub const LISTENER: u64 = 3;
 
+/// As [`next_completion_of_first_side`], for operations with these contexts, in any order.
+#[track_caller]
+pub fn expect_each_of_first_side<const N: usize>(sides: &[&Side], contexts: [u64; N]) {
+    let mut ended = [(); N].map(|()| next_completion_of_first_side(sides).context);
+    ended.sort_unstable();
+    assert_eq!(ended, contexts);
+}
+
+/// Opens a client, and a server with a passive endpoint that listens.
+pub fn open_sides(net: &Net) -> (Side, Side, PassiveEndpoint) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let listener = server.open_listener(LISTENER);
+    (client, server, listener)
+}
+
+/// Requests a connection. Returns the endpoint and the request, which has arrived.
+#[track_caller]
+pub fn ask(
+    client: &Side,
+    server: &Side,
+    listener: &PassiveEndpoint,
+    data: &[u8],
+) -> (Endpoint, ConnectionRequest) {
+    let connecting = client.open_endpoint(CLIENT);
+    connecting.connect(listener.name().expect("it listens"), data).expect("a new endpoint can connect");
+    (connecting, next_request_of_first_side(&[server, client]))
+}
+
+/// Waits for the event of a new connection at both sides. The server's data is for the client.
+#[track_caller]
+pub fn expect_connected(client: &Side, server: &Side, data: &[u8]) {
+    let connected = |endpoint, data: &[u8]| ConnectionEvent::Connected { endpoint, data: data.into() };
+    assert_eq!(next_event_of_first_side(&[server, client]), Ok(connected(SERVER, b"")));
+    assert_eq!(next_event_of_first_side(&[client, server]), Ok(connected(CLIENT, data)));
+}
+
+/// Waits at both sides for the event that the connection has ended.
+#[track_caller]
+pub fn expect_shut_down(client: &Side, server: &Side) {
+    for (sides, endpoint) in [([client, server], CLIENT), ([server, client], SERVER)] {
+        let end = ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed };
+        assert_eq!(next_event_of_first_side(&sides), Ok(end));
+    }
+}
+
+/// Opens two sides with a connection. Returns each side with its endpoint.
+#[track_caller]
+pub fn open_connection(net: &Net) -> ((Side, Endpoint), (Side, Endpoint)) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let (one, other) = connect_pair(&client, &server);
+    ((client, one), (server, other))
+}
+
 /// Connects an endpoint of one side to an endpoint of the other.
 #[track_caller]
 pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().expect("it listens"), b"may I?").expect("a new endpoint can connect");
-    let accepting = server.open_endpoint_for_request(&next_request_of_first_side(&[server, client]), SERVER);
-    accepting.accept(b"you may").expect("a new request can be accepted");
-    let connected = ConnectionEvent::Connected { endpoint: SERVER, data: Box::default() };
-    assert_eq!(next_event_of_first_side(&[server, client]), Ok(connected));
-    let connected = ConnectionEvent::Connected { endpoint: CLIENT, data: b"you may"[..].into() };
-    assert_eq!(next_event_of_first_side(&[client, server]), Ok(connected));
+    let (connecting, request) = ask(client, server, &listener, b"may I?");
+    let accepting = server.accept(&request, b"you may");
+    expect_connected(client, server, b"you may");
     (connecting, accepting)
 }
 

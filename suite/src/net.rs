@@ -9,7 +9,7 @@ use std::time::Duration;
 use homespun::flags::InfoFlags;
 use homespun::info::{Info, Progress};
 use homespun::params::Params;
-use homespun::{Address, Domain, Fabric, SimulatedClock};
+use homespun::{Address, Domain, Fabric, FabricAddress, SimulatedClock};
 use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
 
@@ -200,6 +200,11 @@ impl Net {
         (left, right)
     }
 
+    /// Opens two parties with the same setup. Each has only the other's address.
+    pub fn open_equal_pair(&self, setup: Setup) -> (Party, Party) {
+        self.open_pair_with(setup.clone(), setup)
+    }
+
     /// Opens a party with this setup.
     pub fn open_party_with(&self, setup: Setup) -> Party {
         let sends_from_buffers = setup.sends_from_buffers || self.sends_from_buffers;
@@ -270,6 +275,13 @@ impl Net {
             address = address.with_port(1024 + address.port() % 32_768);
         }
         VacantAddress { address, _held: Some(held) }
+    }
+
+    /// [Reserves](Self::reserve_vacant_address) an address, and inserts it into a party's vector.
+    pub fn insert_vacant_address(&self, party: &Party) -> (VacantAddress, FabricAddress) {
+        let vacancy = self.reserve_vacant_address();
+        let absent = party.insert(vacancy.address);
+        (vacancy, absent)
     }
 
     fn start_driving_queue(&self, queue: &Queue) {

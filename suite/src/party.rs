@@ -1,13 +1,15 @@
 //! An endpoint with its queue and address vector, as most tests need it.
 
 mod counting;
+mod steps;
 
 use std::sync::Arc;
 
 use homespun::flags::{BindFlags, CompletionFlags, MrAccess, OpFlags};
 use homespun::info::Info;
 use homespun::{
-    AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, Domain, Errno, Error, FabricAddress,
+    Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, Domain, Errno, Error,
+    FabricAddress, SendMsg,
 };
 
 use super::call::{AddressForm, QueueName, RemoteAnswer, RemoteCall};
@@ -17,7 +19,7 @@ use super::driven_queues::DrivenQueues;
 use super::ended::{Ended, poll_completion};
 use super::handle::{Endpoint, Queue, Vector};
 use super::payload::{marked_buffer, payload, received_bytes};
-use super::region_spec::RegionSpec;
+use super::region_spec::{MemoryKind, RegionSpec};
 use super::regions::{Region, Registered};
 use super::remote_party::RemoteParty;
 use super::setup::Setup;
@@ -228,6 +230,12 @@ impl Party {
         }
     }
 
+    /// Registers memory that peers may read and write.
+    #[track_caller]
+    pub fn open_region(&self, len_bytes: usize, kind: MemoryKind, key: u64) -> Region {
+        self.register(RegionSpec::new(len_bytes, kind, key)).expect("a region")
+    }
+
     /// Registers the memory of a raw region of this process again, with these access rights and this key.
     pub fn register_again(&self, region: &Region, access: MrAccess, key: u64) -> Result<Region, Error> {
         let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
@@ -236,10 +244,20 @@ impl Party {
         registered.register_again(domain, access, key).map(|registered| Region::Here(Some(registered)))
     }
 
+    /// Inserts an address.
+    pub fn insert(&self, address: Address) -> FabricAddress {
+        self.av.insert(&[address]).remove(0).expect("the address can be inserted")
+    }
+
+    /// Inserts the address of each party into the vector of the other. Returns that of the other.
+    pub fn meet(&self, other: &Party) -> FabricAddress {
+        other.insert_address_of(self);
+        self.insert_address_of(other)
+    }
+
     /// Inserts another party's address.
     pub fn insert_address_of(&self, other: &Party) -> FabricAddress {
-        let name = other.endpoint.name().expect("an endpoint in service has a name");
-        self.av.insert(&[name]).remove(0).expect("an endpoint's name can be inserted")
+        self.insert(other.endpoint.name().expect("an endpoint in service has a name"))
     }
 
     /// Returns the fabric address of another party.
@@ -380,10 +398,10 @@ impl Party {
 
     /// Sends a message, and waits until the peer has received all of it.
     #[track_caller]
-    pub fn send_and_wait_for_delivery(&self, send: homespun::endpoint::SendMsg) {
+    pub fn send_and_wait_for_delivery(&self, send: SendMsg) {
         let context = send.context;
         let flags = send.flags | OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
-        self.endpoint.sendmsg(homespun::endpoint::SendMsg { flags, ..send }).expect("a send is accepted");
+        self.endpoint.sendmsg(SendMsg { flags, ..send }).expect("a send is accepted");
         let completion = self.next_completion();
         assert_eq!(completion.context, context);
         assert!(completion.flags.contains(CompletionFlags::SEND));

@@ -21,6 +21,14 @@ pub struct RegionSpec {
     pub is_counted: bool,
 }
 
+impl RegionSpec {
+    /// Returns a region that peers may read and write.
+    pub fn new(len_bytes: usize, kind: MemoryKind, key: u64) -> RegionSpec {
+        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
+        RegionSpec { len_bytes, kind, access, key, is_counted: false }
+    }
+}
+
 /// The kind of a region's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryKind {

@@ -12,7 +12,9 @@ use homespun::{Bytes, CounterEvents, Domain, Error, FabricAddress, MemoryRegion,
 use super::atomic_call::{AtomicBy, AtomicCall};
 use super::call::{RemoteAnswer, RemoteCall};
 use super::counters::{self, Counted, Counters};
+use super::deadline::Deadline;
 use super::files;
+use super::party::Party;
 use super::payload::marked_buffer;
 use super::raw::{RawMemory, map_and_register};
 use super::region_spec::{MemoryKind, RegionFile, RegionSpec};
@@ -198,6 +200,23 @@ impl Region {
         }
     }
 
+    /// Writes zeros to all of the region.
+    pub fn clear(&self) {
+        self.write_at(0, &vec![0; self.content().len()]);
+    }
+
+    /// Checks the content after operations on the region have completed. With another provider, waits for
+    /// the content: at their default level, writes and atomic operations may become visible later.
+    #[track_caller]
+    pub fn expect_content(&self, initiator: &Party, expected: &[u8], what: &str) {
+        let deadline = Deadline::new();
+        while !initiator.is_homespun() && self.content() != expected {
+            initiator.progress_all();
+            deadline.yield_or_panic_with(|| format!("the effect of {what}"));
+        }
+        assert!(self.content() == expected, "{what}");
+    }
+
     /// Closes a raw region. Returns its content at that moment, and a handle to read the content later.
     pub fn close_raw(mut self) -> (Vec<u8>, Closed) {
         let closed = match &mut self {
@@ -227,6 +246,12 @@ impl RmaCall {
             context,
             flags: OpFlags::empty(),
         }
+    }
+
+    /// Returns the same access at another address.
+    #[must_use]
+    pub fn at_address(self, address: u64) -> RmaCall {
+        RmaCall { address, ..self }
     }
 }
 

@@ -37,6 +37,7 @@ mod ordering;
 mod overrun;
 mod peek;
 mod poll_sets;
+mod prelude;
 mod rejected;
 mod restart;
 mod reusable;

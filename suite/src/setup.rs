@@ -66,6 +66,26 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Returns the setup of a party that only the test's reads of its queue drive.
+    pub fn asleep() -> Setup {
+        Setup { asleep: true, ..Setup::default() }
+    }
+
+    /// Returns the setup of a party with selective completion.
+    pub fn selective() -> Setup {
+        Setup { selective: true, ..Setup::default() }
+    }
+
+    /// Returns the setup of a party with these capabilities.
+    pub fn with_caps(caps: Caps) -> Setup {
+        Setup { caps, ..Setup::default() }
+    }
+
+    /// Returns the setup of a party whose queues have this depth.
+    pub fn with_cq_depth(cq_depth_entries: usize) -> Setup {
+        Setup { cq_depth_entries, ..Setup::default() }
+    }
+
     /// Returns the info to open the endpoint with, made from the offered one.
     pub(super) fn info_from_offered(&self, offered: &Info) -> Info {
         let mut info = offered.clone();

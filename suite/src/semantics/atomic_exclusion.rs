@@ -1,14 +1,9 @@
 //! Concurrent atomic operations on an element exclude each other, whichever endpoints begin them:
 //! `fi_atomic(3)`.
 
-use homespun::Bytes;
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-
-use super::atomics::{EVERYTHING, KEY, encode_element, encode_number, make_add_call, make_region_spec};
-use crate::payload::received_bytes;
-use crate::{
-    AtomicCall, Deadline, MemoryKind, Net, Party, Region, RmaBy, RmaCall, TransportKind, Turns, over,
-};
+use super::atomics::{encode_element, encode_number, make_add_call};
+use super::prelude::*;
+use crate::TransportKind;
 
 /// Several parties add one to the same elements. Each value must be fetched exactly once.
 #[over(all)]
@@ -18,12 +13,11 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     let target = net.open_party();
     let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
     for party in &parties {
-        party.insert_address_of(&target);
-        target.insert_address_of(party);
+        party.meet(&target);
     }
     for memory_kind in net.memory_kinds() {
-        let region = target.register(make_region_spec(96, memory_kind)).unwrap();
-        region.write_at(0, &[0; 96]);
+        let region = target.open_region(96, memory_kind, KEY);
+        region.clear();
         // Elements that are aligned, or misaligned, or longer than the processor can update at once. If the
         // memory is raw, some elements lie in two segments. Other providers are asked for the first two.
         let mut places = vec![
@@ -74,16 +68,15 @@ fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const REGION_BYTES: usize = 24;
     let other = Net::new(&TransportKind::Tcp4, Turns::Threads);
     let (target, second, elsewhere) = (net.open_party(), net.open_party(), other.open_party());
-    let region = target.register(make_region_spec(REGION_BYTES, MemoryKind::Raw)).unwrap();
-    region.write_at(0, &[0; REGION_BYTES]);
+    let region = target.open_region(REGION_BYTES, MemoryKind::Raw, KEY);
+    region.clear();
     let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
     let initiators: Vec<(Party, &Region)> = (0..THREADS)
         .flat_map(|_| {
             let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
             known_as.map(|(net, target, region)| {
                 let party = net.open_party();
-                party.insert_address_of(target);
-                target.insert_address_of(&party);
+                party.meet(target);
                 (party, region)
             })
         })
@@ -94,11 +87,7 @@ fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
             for at in [0, 9] {
                 let call = make_add_call(AtomicKind::Fetch, party, region, 1, 1);
                 party.endpoint.atomic(call.at_address(region.address_at(at))).unwrap();
-                let deadline = Deadline::new();
-                while party.poll_completion().is_none() {
-                    party.progress_all();
-                    deadline.yield_or_panic("an update");
-                }
+                party.next_completion();
             }
         }
     };
@@ -122,30 +111,19 @@ fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
     const PARTIES: usize = 3;
     const ROUNDS: u64 = 15;
     let target = net.open_party();
-    let region = target.register(make_region_spec(24, MemoryKind::Owned)).unwrap();
-    region.write_at(0, &[0; 24]);
+    let region = target.open_region(24, MemoryKind::Owned, KEY);
+    region.clear();
     let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
     for party in &parties {
-        party.insert_address_of(&target);
-        target.insert_address_of(party);
+        party.meet(&target);
     }
-    let next = |party: &Party| {
-        let deadline = Deadline::new();
-        loop {
-            if let Some(ended) = party.poll_completion() {
-                return ended.unwrap().0;
-            }
-            party.progress_all();
-            deadline.yield_or_panic("a completion");
-        }
-    };
     let work = |party: &Party| {
         let swap = |from, to| {
             let what = (AtomicOp::Cswap, Datatype::Uint64);
             let call =
                 AtomicCall::new(AtomicKind::Compare, what, encode_number(to), party.peer(), &region, 1);
             party.endpoint.atomic(AtomicCall { compares: vec![encode_number(from)], ..call }).unwrap();
-            received_bytes(&next(party).buffer)
+            received_bytes(&party.next_completion().buffer)
         };
         for _ in 0..ROUNDS {
             let deadline = Deadline::new();
@@ -155,10 +133,11 @@ fn compare_and_swap_lock_excludes_concurrent_holders(net: &Net) {
             for at in [8, 16] {
                 let read = RmaCall::new(RmaBy::Read, encode_number(0), party.peer(), &region, 1);
                 party.endpoint.rma(RmaCall { address: region.address_at(at), ..read }).unwrap();
-                let value = u64::from_le_bytes(received_bytes(&next(party).buffer).try_into().unwrap());
+                let value =
+                    u64::from_le_bytes(received_bytes(&party.next_completion().buffer).try_into().unwrap());
                 let write = RmaCall::new(RmaBy::Write, encode_number(value + 1), party.peer(), &region, 1);
                 party.endpoint.rma(RmaCall { address: region.address_at(at), ..write }).unwrap();
-                next(party);
+                party.next_completion();
             }
             assert_eq!(swap(1, 0), *encode_number(1));
         }

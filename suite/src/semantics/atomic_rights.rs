@@ -1,19 +1,10 @@
 //! Which atomic operations an endpoint may begin or accept, and how others are refused: `fi_atomic(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{AtomicTarget, CompareAtomicMsg, FetchAtomicMsg};
-use homespun::flags::{Caps, MrAccess, OpFlags};
-use homespun::limits::{ATOMIC_MAX_BYTES, INJECT_MAX_BYTES};
-use homespun::{
-    AtomicAttr, Buffer, Bytes, CompletionError, Errno, Error, FabricAddress, Fetched, Misuse, RemoteMemory,
-};
-
 use super::atomics::{
-    ANY, EVERYTHING, KEY, MODEST_BYTES, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags,
-    make_add_call, make_region_spec, perform_and_wait,
+    MODEST_BYTES, SUM, SUM_OF_BYTES, encode_number, expect_completion, expected_flags, make_add_call,
+    perform_and_wait,
 };
-use crate::payload::{marked_buffer, payload, split_unevenly};
-use crate::{AtomicBy, AtomicCall, MemoryKind, Net, Party, RegionSpec, Setup, over};
+use super::prelude::*;
 
 /// Waits until the target has refused an operation of this kind. Returns `None` if the operation completed
 /// before: the completion of a base operation says only that its buffers are free (`fi_atomic(3)`).
@@ -30,7 +21,7 @@ fn next_refusal(party: &Party, kind: AtomicKind) -> Option<CompletionError> {
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
     for memory_kind in net.memory_kinds() {
-        let of = |access, key| RegionSpec { access, key, ..make_region_spec(100, memory_kind) };
+        let of = |access, key| RegionSpec { access, key, ..RegionSpec::new(100, memory_kind, KEY) };
         let region = bob.register(of(EVERYTHING, KEY)).unwrap();
         let unreadable = bob.register(of(MrAccess::REMOTE_WRITE, 2)).unwrap();
         let unwritable = bob.register(of(MrAccess::REMOTE_READ, 3)).unwrap();
@@ -101,8 +92,8 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     ] {
         let setup = Setup { caps: messages | caps, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(Setup::default(), setup);
-        let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-        region.write_at(0, &[0; 8]);
+        let region = bob.open_region(8, MemoryKind::Owned, KEY);
+        region.clear();
         let reading = AtomicCall::new(AtomicKind::Fetch, read, encode_number(0), alice.peer(), &region, 1);
         let calls = [(reading, may_read), (make_add_call(AtomicKind::Base, &alice, &region, 5, 1), may_add)];
         for (call, may) in calls {
@@ -122,8 +113,8 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
 fn atomic_without_the_capability_takes_effect(net: &Net) {
     let caps = Caps::MSG | Caps::RECV;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-    region.write_at(0, &[0; 8]);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    region.clear();
     for kind in [AtomicKind::Base, AtomicKind::Fetch] {
         alice.endpoint.atomic(make_add_call(kind, &alice, &region, 1, 1)).unwrap();
         expect_completion(&alice, kind, 1);
@@ -133,11 +124,8 @@ fn atomic_without_the_capability_takes_effect(net: &Net) {
 
 #[over(driven, native)]
 fn post_with_invalid_arguments_is_refused(net: &Net) {
-    let (alice, bob) = net.open_pair_with(
-        Setup { tx_depth_ops: 2, ..Setup::default() },
-        Setup { asleep: true, ..Setup::default() },
-    );
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     let errno = |call: AtomicCall| alice.endpoint.atomic(call).err().map(|error| error.errno());
     let call =
         |kind, what, len_bytes| AtomicCall::new(kind, what, payload(1, len_bytes), alice.peer(), &region, 1);
@@ -154,28 +142,30 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
         assert_eq!(errno(call(kind, (op, datatype), 16)), Some(Errno::EOPNOTSUPP));
     }
     // Too many elements, a part of an element, and mismatched lengths.
-    let long = call(AtomicKind::Fetch, SUM, ATOMIC_MAX_BYTES + 8);
-    assert_eq!(errno(long), Some(Errno::EMSGSIZE));
+    let cswap = (AtomicOp::Cswap, Datatype::Uint64);
+    let (wide, fetch) = (call(AtomicKind::Base, SUM, 8), call(AtomicKind::Fetch, SUM, 16));
+    let compare = call(AtomicKind::Compare, cswap, 16);
     let long = call(AtomicKind::Base, SUM_OF_BYTES, INJECT_MAX_BYTES + 1);
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Inject, ..long.clone() }), Some(Errno::EMSGSIZE));
-    let flags = OpFlags::INJECT;
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..long }), Some(Errno::EMSGSIZE));
-    let swap = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), INJECT_MAX_BYTES + 8);
-    assert_eq!(errno(AtomicCall { by: AtomicBy::Message, flags, ..swap }), Some(Errno::EMSGSIZE));
-    assert_eq!(errno(call(AtomicKind::Base, SUM, 12)), Some(Errno::EINVAL));
-    let fetch = call(AtomicKind::Fetch, SUM, 16);
-    assert_eq!(errno(AtomicCall { results_bytes: vec![8], ..fetch.clone() }), Some(Errno::EINVAL));
-    let compare = call(AtomicKind::Compare, (AtomicOp::Cswap, Datatype::Uint64), 16);
-    assert_eq!(errno(AtomicCall { compares: vec![payload(1, 8)], ..compare.clone() }), Some(Errno::EINVAL));
-    let many = vec![payload(1, 8); 5];
-    let by = AtomicBy::Vector;
-    let wide = call(AtomicKind::Base, SUM, 8);
-    assert_eq!(errno(AtomicCall { by, operands: many.clone(), ..wide.clone() }), Some(Errno::EINVAL));
-    assert_eq!(errno(AtomicCall { by, compares: many, ..compare }), Some(Errno::EINVAL));
-    assert_eq!(errno(AtomicCall { by, results_bytes: vec![8; 5], ..fetch }), Some(Errno::EINVAL));
+    let swap = call(AtomicKind::Compare, cswap, INJECT_MAX_BYTES + 8);
+    let inject = |call| AtomicCall { by: AtomicBy::Message, flags: OpFlags::INJECT, ..call };
+    let (by, many) = (AtomicBy::Vector, vec![payload(1, 8); 5]);
     let mut astray = wide.clone();
     astray.target.peer = FabricAddress(77);
-    assert_eq!(errno(astray), Some(Errno::EINVAL));
+    for (call, expected) in [
+        (call(AtomicKind::Fetch, SUM, ATOMIC_MAX_BYTES + 8), Errno::EMSGSIZE),
+        (AtomicCall { by: AtomicBy::Inject, ..long.clone() }, Errno::EMSGSIZE),
+        (inject(long), Errno::EMSGSIZE),
+        (inject(swap), Errno::EMSGSIZE),
+        (call(AtomicKind::Base, SUM, 12), Errno::EINVAL),
+        (AtomicCall { results_bytes: vec![8], ..fetch.clone() }, Errno::EINVAL),
+        (AtomicCall { compares: vec![payload(1, 8)], ..compare.clone() }, Errno::EINVAL),
+        (AtomicCall { by, operands: many.clone(), ..wide.clone() }, Errno::EINVAL),
+        (AtomicCall { by, compares: many, ..compare }, Errno::EINVAL),
+        (AtomicCall { by, results_bytes: vec![8; 5], ..fetch }, Errno::EINVAL),
+        (astray, Errno::EINVAL),
+    ] {
+        assert_eq!(errno(call.clone()), Some(expected), "{call:?}");
+    }
     // The maximum of segments, and one more.
     for _ in 0..2 {
         assert_eq!(errno(wide.clone()), None);
@@ -219,49 +209,36 @@ fn atomic_queries_report_exactly_the_supported_operations(net: &Net) {
 fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party();
     let endpoint = alice.endpoint.expect_local();
-    let (op, datatype) = SUM;
+    let ((op, datatype), flags) = (SUM, OpFlags::empty());
     let target = AtomicTarget { peer: ANY, memory: RemoteMemory { address: 0, key: KEY }, datatype, op };
     let (bytes, several) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
     let rejected = endpoint.atomic(bytes.clone(), target, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, bytes.clone()));
-    let rejected = endpoint.atomicv(several.clone(), target, 1).unwrap_err();
-    assert_eq!(rejected.returned, several);
-    let back = |operand, compare| Fetched {
-        result: Buffer::Received(marked_buffer(8)),
-        operand: Buffer::Sent(operand),
-        compare,
-    };
+    assert_eq!(endpoint.atomicv(several.clone(), target, 1).unwrap_err().returned, several);
+    let result = Buffer::Received(marked_buffer(8));
+    let back = |operand, compare| Fetched { result: result.clone(), operand: Buffer::Sent(operand), compare };
     let rejected = endpoint.fetch_atomic(bytes.clone(), marked_buffer(8), target, 1).unwrap_err();
     assert_eq!(*rejected.returned, back(bytes.clone(), Buffer::None));
-    let rejected =
-        endpoint.compare_atomic(bytes.clone(), payload(3, 8), marked_buffer(8), target, 1).unwrap_err();
-    assert_eq!(*rejected.returned, back(bytes, Buffer::Sent(payload(3, 8))));
-    let results = vec![marked_buffer(3), marked_buffer(5)];
-    let flags = OpFlags::empty();
-    let fetch =
-        FetchAtomicMsg { operands: several.clone(), results: results.clone(), target, context: 4, flags };
-    let rejected = endpoint.fetch_atomicmsg(fetch).unwrap_err();
-    assert_eq!((rejected.returned.operands, rejected.returned.results), (several.clone(), results.clone()));
-    assert_eq!((rejected.returned.target, rejected.returned.context), (target, 4));
+    let other = payload(3, 8);
+    let rejected = endpoint.compare_atomic(bytes.clone(), other.clone(), marked_buffer(8), target, 1);
+    assert_eq!(*rejected.unwrap_err().returned, back(bytes, Buffer::Sent(other)));
+    let (operands, results) = (several.clone(), vec![marked_buffer(3), marked_buffer(5)]);
+    let fetch = FetchAtomicMsg { operands, results: results.clone(), target, context: 4, flags };
+    let back = endpoint.fetch_atomicmsg(fetch).unwrap_err().returned;
+    assert_eq!((&back.operands, &back.results), (&several, &results));
+    assert_eq!((back.target, back.context), (target, 4));
     // Too many segments in any of the vectors.
-    let many = vec![payload(1, 2); 5];
-    let rooms = vec![marked_buffer(2); 5];
+    let (many, rooms) = (vec![payload(1, 2); 5], vec![marked_buffer(2); 5]);
     for (operands, compares, results) in [
         (many.clone(), several.clone(), results.clone()),
         (several.clone(), many, results),
         (several.clone(), several, rooms),
     ] {
-        let compare = CompareAtomicMsg {
-            operands: operands.clone(),
-            compares: compares.clone(),
-            results: results.clone(),
-            target,
-            context: 5,
-            flags,
-        };
+        let (buffers, context) = ((operands.clone(), compares.clone(), results.clone()), 5);
+        let compare = CompareAtomicMsg { operands, compares, results, target, context, flags };
         let rejected = endpoint.compare_atomicmsg(compare).unwrap_err();
         assert_eq!(rejected.error, Misuse::TooManySegments { count: 5, max: 4 }.into());
-        let CompareAtomicMsg { operands: back, compares: back_too, results: rooms, .. } = *rejected.returned;
-        assert_eq!((back, back_too, rooms), (operands, compares, results));
+        let CompareAtomicMsg { operands, compares, results, .. } = *rejected.returned;
+        assert_eq!((operands, compares, results), buffers);
     }
 }

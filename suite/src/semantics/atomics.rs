@@ -1,19 +1,6 @@
 //! Atomic operations on the memory of peers: `fi_atomic(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::SendMsg;
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::limits::{ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{Buffer, Bytes, Completion, Errno, Error, FabricAddress};
-
-use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use crate::{
-    AtomicBy, AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over,
-};
-
-pub(super) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-pub(super) const KEY: u64 = 0xfeed_f00d;
-pub(super) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+use super::prelude::*;
 
 /// The longest operations that tests post to other providers. Each provider has a limit of its own, and all
 /// known ones take this many bytes.
@@ -21,10 +8,6 @@ pub(super) const MODEST_BYTES: usize = 1024;
 
 pub(super) const SUM_OF_BYTES: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint8);
 pub(super) const SUM: (AtomicOp, Datatype) = (AtomicOp::Sum, Datatype::Uint64);
-
-pub(super) fn make_region_spec(len_bytes: usize, kind: MemoryKind) -> RegionSpec {
-    RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
-}
 
 pub(super) fn encode_number(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_le_bytes())
@@ -62,18 +45,6 @@ pub(super) fn expect_completion(party: &Party, kind: AtomicKind, context: u64) -
     completion
 }
 
-/// Checks the content of a region after its operations have completed. With another provider, waits for the
-/// content: the completion of a base operation says only that its buffers are free (`fi_atomic(3)`).
-#[track_caller]
-pub(super) fn expect_content(party: &Party, region: &Region, expected: &[u8], what: &str) {
-    let deadline = Deadline::new();
-    while !party.is_homespun() && region.content() != expected {
-        party.progress_all();
-        deadline.yield_or_panic_with(|| format!("the effect of {what}"));
-    }
-    assert!(region.content() == expected, "{what}");
-}
-
 /// Posts an operation, waits for it, and returns the fetched bytes.
 #[track_caller]
 pub(super) fn perform_and_wait(party: &Party, call: AtomicCall) -> Vec<u8> {
@@ -94,7 +65,7 @@ fn every_atomic_call_updates_the_region(net: &Net) {
     let ways = [AtomicBy::Single, AtomicBy::Vector, AtomicBy::Message, AtomicBy::Raw];
     let mut context = 0;
     for memory_kind in net.memory_kinds() {
-        let region = bob.register(make_region_spec(100, memory_kind)).unwrap();
+        let region = bob.open_region(100, memory_kind, KEY);
         for kind in AtomicKind::ALL {
             for by in ways {
                 context += 1;
@@ -139,7 +110,7 @@ fn every_atomic_call_updates_the_region(net: &Net) {
                     _ => wrapping_sums(&before[20..20 + LEN_BYTES], &operand),
                 };
                 let expected = [&before[..20], &inside, &before[20 + LEN_BYTES..]].concat();
-                expect_content(&alice, &region, &expected, &format!("{by:?} {kind} on {memory_kind:?}"));
+                region.expect_content(&alice, &expected, &format!("{by:?} {kind} on {memory_kind:?}"));
                 let fetched = match posted {
                     Some(room) => room.into_filled_bytes(completion.context, LEN_BYTES),
                     None if kind.fetches() => received_bytes(&completion.buffer),
@@ -232,7 +203,7 @@ fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
 fn every_operation_updates_every_datatype(net: &Net) {
     const VALUES: [[i64; 3]; 6] = [[6, 3, 6], [3, 6, 5], [0, 5, 7], [5, 0, 1], [11, 7, 12], [0, 0, 0]];
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(VALUES.len() * 32 + 8, MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(VALUES.len() * 32 + 8, MemoryKind::Owned, KEY);
     let (mut context, mut applied) = (0, 0);
     for datatype in Datatype::ALL {
         let is_padded = matches!(datatype, Datatype::LongDouble | Datatype::LongDoubleComplex);
@@ -287,7 +258,7 @@ fn every_operation_updates_every_datatype(net: &Net) {
 fn arrays_of_every_length_are_updated_completely(net: &Net) {
     let (alice, bob) = net.open_pair();
     for memory_kind in net.memory_kinds() {
-        let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES + 20, memory_kind)).unwrap();
+        let region = bob.open_region(ATOMIC_MAX_BYTES + 20, memory_kind, KEY);
         let counts = [1, 2, 7, 8, 100, 1024, 1500, ATOMIC_MAX_BYTES / 8];
         for (context, (count, at)) in (1..).zip(counts.into_iter().zip([0, 8, 3, 1, 16, 0, 7, 20])) {
             let len_bytes = count * 8;
@@ -297,14 +268,8 @@ fn arrays_of_every_length_are_updated_completely(net: &Net) {
             let before = payload(context, ATOMIC_MAX_BYTES + 20);
             region.write_at(0, &before);
             let (operand, inside) = (payload(context + 99, len_bytes), &before[at..at + len_bytes]);
-            let call = AtomicCall::new(
-                AtomicKind::Compare,
-                (AtomicOp::Mswap, Datatype::Uint64),
-                operand.clone(),
-                alice.peer(),
-                &region,
-                context,
-            );
+            let (kind, what) = (AtomicKind::Compare, (AtomicOp::Mswap, Datatype::Uint64));
+            let call = AtomicCall::new(kind, what, operand.clone(), alice.peer(), &region, context);
             let mask = payload(context + 999, len_bytes);
             let call = AtomicCall { compares: vec![mask.clone()], ..call.at_address(region.address_at(at)) };
             assert!(perform_and_wait(&alice, call) == *inside, "{count} elements at {at} of {memory_kind:?}");
@@ -322,8 +287,8 @@ fn arrays_of_every_length_are_updated_completely(net: &Net) {
 #[over(all)]
 fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(INJECT_MAX_BYTES, MemoryKind::Raw)).unwrap();
-    region.write_at(0, &[0; INJECT_MAX_BYTES]);
+    let region = bob.open_region(INJECT_MAX_BYTES, MemoryKind::Raw, KEY);
+    region.clear();
     let mut expected = vec![0; INJECT_MAX_BYTES];
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     let max_bytes = if alice.is_homespun() { INJECT_MAX_BYTES } else { inject_size_bytes.min(MODEST_BYTES) };
@@ -346,33 +311,14 @@ fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     }
     let summed = wrapping_sums(&expected[..20], &payload(7, 20));
     expected[..20].copy_from_slice(&summed);
-    expect_content(&alice, &region, &expected, "the injected operations");
+    region.expect_content(&alice, &expected, "the injected operations");
     alice.assert_no_completion();
-}
-
-#[over(all, own)]
-fn posted_atomics_take_effect_after_the_initiator_closes(net: &Net) {
-    const COUNT: u64 = 100;
-    let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-    region.write_at(0, &encode_number(0));
-    for context in 0..COUNT {
-        let by = if context % 2 == 0 { AtomicBy::Inject } else { AtomicBy::Single };
-        let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
-        alice.endpoint.atomic(AtomicCall { by, ..call }).unwrap();
-    }
-    drop(alice);
-    let deadline = Deadline::new();
-    while region.content() != *encode_number(COUNT) {
-        bob.progress_all();
-        deadline.yield_or_panic("the last update");
-    }
 }
 
 #[over(driven, own)]
 fn atomic_waits_for_a_sleeping_target(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     region.write_at(0, &encode_number(40));
     alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
     alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 2)).unwrap();
@@ -387,36 +333,27 @@ fn atomic_waits_for_a_sleeping_target(net: &Net) {
 fn atomics_take_effect_in_posting_order(net: &Net) {
     const COUNT: u64 = 200;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
-    region.write_at(0, &encode_number(0));
+    let region = bob.open_region(8, MemoryKind::Raw, KEY);
+    region.clear();
     // Each operation must find the result of the previous one. A later message must arrive after all of
     // them.
     for value in 0..COUNT {
         let what = (AtomicOp::Cswap, Datatype::Uint64);
-        let call = AtomicCall::new(
-            AtomicKind::Compare,
-            what,
-            encode_number(value + 1),
-            alice.peer(),
-            &region,
-            value,
-        );
+        let next = encode_number(value + 1);
+        let call = AtomicCall::new(AtomicKind::Compare, what, next, alice.peer(), &region, value);
         let compares = vec![encode_number(value)];
         alice.endpoint.atomic(AtomicCall { compares, ..call }).unwrap();
     }
     alice.endpoint.send(payload(1, 8), alice.peer(), COUNT).unwrap();
-    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    bob.next_completion();
+    bob.receive(1, 8);
     assert_eq!(region.content(), *encode_number(COUNT));
-    let mut contexts: Vec<u64> = (0..=COUNT).map(|_| alice.next_completion().context).collect();
-    contexts.sort_unstable();
-    assert_eq!(contexts, (0..=COUNT).collect::<Vec<_>>());
+    alice.expect_each(0..=COUNT);
 }
 
 #[over(all, own)]
 fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(ATOMIC_MAX_BYTES, MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(ATOMIC_MAX_BYTES, MemoryKind::Owned, KEY);
     region.write_at(0, &vec![0; ATOMIC_MAX_BYTES]);
     // First exceed the number of operations that a link may have at a time. Then exceed the number of their
     // bytes.
@@ -431,7 +368,7 @@ fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
         let call = AtomicCall::new(AtomicKind::Fetch, SUM, ones.clone(), alice.peer(), &region, 2);
         alice.endpoint.atomic(call).unwrap();
     }
-    (0..left).for_each(|_| _ = alice.next_completion());
+    alice.await_completions(0..left);
     let expected = [
         &encode_number((many + long) as u64)[..],
         &encode_number(long as u64).repeat(ATOMIC_MAX_BYTES / 8 - 1),
@@ -440,74 +377,25 @@ fn atomics_beyond_the_limit_of_a_link_complete(net: &Net) {
 }
 
 #[over(all)]
-fn atomics_rma_and_messages_flow_both_ways_at_once(net: &Net) {
-    const COUNT: u64 = 60;
-    const LEN_BYTES: usize = 20_000;
-    let (alice, bob) = net.open_pair();
-    // Each side has two regions: one for atomics, the other for writes.
-    let region = |party: &Party, key, len_bytes| {
-        party.register(RegionSpec { key, ..make_region_spec(len_bytes, MemoryKind::Raw) }).unwrap()
-    };
-    let counters = [region(&bob, 1, 8), region(&alice, 2, 8)];
-    let written = [region(&bob, 3, LEN_BYTES), region(&alice, 4, LEN_BYTES)];
-    let sides = [&alice, &bob];
-    for counter in &counters {
-        counter.write_at(0, &encode_number(0));
-    }
-    for number in 0..COUNT {
-        for (side, party) in sides.into_iter().enumerate() {
-            let kind = AtomicKind::ALL[number as usize % 2];
-            party.endpoint.atomic(make_add_call(kind, party, &counters[side], 1, number)).unwrap();
-            let bytes = payload(number, [8, LEN_BYTES][number as usize % 2]);
-            let write = RmaCall::new(RmaBy::Write, bytes.clone(), party.peer(), &written[side], number);
-            party.endpoint.rma(write).unwrap();
-            party.endpoint.recv(marked_buffer(bytes.len()), ANY, number).unwrap();
-            party.endpoint.send(bytes, party.peer(), number).unwrap();
-        }
-    }
-    for party in sides {
-        let mut fetched = Vec::new();
-        for _ in 0..4 * COUNT {
-            if let Buffer::Fetched(fetch) = party.next_completion().buffer {
-                fetched.push(received_bytes(&fetch.result));
-            }
-        }
-        if party.is_homespun() {
-            // Every other operation fetches, so the fetched values are the odd numbers.
-            let expected: Vec<_> = (0..COUNT / 2).map(|value| encode_number(2 * value + 1)).collect();
-            assert_eq!(fetched, expected);
-        } else {
-            // Another provider need not keep the order, but each operation finds another value.
-            fetched.sort_unstable();
-            fetched.dedup();
-            assert_eq!(fetched.len() as u64, COUNT / 2);
-        }
-    }
-    for counter in &counters {
-        expect_content(&alice, counter, &encode_number(COUNT), "all operations");
-    }
-}
-
-#[over(all)]
 fn endpoint_updates_its_own_region(net: &Net) {
     let alice = net.open_party();
     let own = alice.insert_address_of(&alice);
-    let region = alice.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
+    let region = alice.open_region(8, MemoryKind::Raw, KEY);
     region.write_at(0, &encode_number(1));
     for (value, kind) in [(1, AtomicKind::Base), (2, AtomicKind::Fetch), (3, AtomicKind::Fetch)] {
         let call = AtomicCall::new(kind, SUM, encode_number(1), own, &region, value);
         let fetched = perform_and_wait(&alice, call);
         assert!(fetched.is_empty() || fetched == *encode_number(value));
     }
-    expect_content(&alice, &region, &encode_number(4), "all operations");
+    region.expect_content(&alice, &encode_number(4), "all operations");
 }
 
 #[over(all)]
 fn fence_waits_for_preceding_atomics(net: &Net) {
     const COUNT: u64 = 20;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-    region.write_at(0, &encode_number(0));
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    region.clear();
     for round in 1..4 {
         for context in 0..COUNT {
             alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
@@ -521,13 +409,10 @@ fn fence_waits_for_preceding_atomics(net: &Net) {
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..fenced }).unwrap();
         let send = SendMsg { to: alice.peer(), context: 70, flags, ..SendMsg::default() };
         alice.endpoint.sendmsg(send).unwrap();
-        bob.endpoint.recv(marked_buffer(0), ANY, 7).unwrap();
-        assert_eq!(bob.next_completion().context, 7);
+        bob.receive(7, 0);
         let before = round * (COUNT + 1) - 1;
         assert_eq!(region.content(), *encode_number(before + 1));
-        let mut contexts: Vec<u64> = (0..COUNT).map(|_| alice.next_completion().context).collect();
-        contexts.sort_unstable();
-        assert_eq!(contexts, (0..COUNT).collect::<Vec<_>>());
+        alice.expect_each(0..COUNT);
         for context in [50, 60] {
             let completion = alice.next_completion();
             assert_eq!(
@@ -542,15 +427,9 @@ fn fence_waits_for_preceding_atomics(net: &Net) {
 #[over(all)]
 fn atomics_complete_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-    region.write_at(0, &encode_number(0));
-    let levels = [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ];
-    for (context, flags) in (0..).zip(levels) {
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    region.clear();
+    for (context, flags) in (0..).zip(LEVELS) {
         let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
         expect_completion(&alice, AtomicKind::Base, context);
@@ -559,16 +438,16 @@ fn atomics_complete_at_every_level(net: &Net) {
             assert_eq!(region.content(), *expected, "{flags:?}");
         } else {
             // A lower level does not say that the operation was carried out.
-            expect_content(&alice, &region, &expected, &format!("{flags:?}"));
+            region.expect_content(&alice, &expected, &format!("{flags:?}"));
         }
     }
 }
 
 #[over(all)]
 fn selective_completion_hides_success_and_reports_failure(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-    region.write_at(0, &encode_number(0));
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    region.clear();
     let call = |kind, context| make_add_call(kind, &alice, &region, 1, context);
     alice.endpoint.atomic(call(AtomicKind::Base, 1)).unwrap();
     alice.endpoint.atomic(call(AtomicKind::Fetch, 2)).unwrap();
@@ -592,7 +471,7 @@ fn selective_completion_hides_success_and_reports_failure(net: &Net) {
         assert_eq!(alice.next_failure().completion.context, context);
     }
     alice.assert_no_completion();
-    expect_content(&alice, &region, &encode_number(4), "the operations that succeed");
+    region.expect_content(&alice, &encode_number(4), "the operations that succeed");
 }
 
 #[over(all)]
@@ -600,7 +479,7 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     for rounds in 0..4 {
         let (alice, bob) = net.open_pair();
         let len_bytes = if alice.is_homespun() { ATOMIC_MAX_BYTES } else { MODEST_BYTES };
-        let region = bob.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
+        let region = bob.open_region(len_bytes, MemoryKind::Raw, KEY);
         let ones = Bytes::from(vec![1; len_bytes]);
         let call = |context| {
             AtomicCall::new(AtomicKind::Fetch, SUM_OF_BYTES, ones.clone(), alice.peer(), &region, context)
@@ -631,25 +510,4 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
         assert!(before.iter().all(|byte| *byte == 0xee_u8.wrapping_add(done)), "each was whole or was not");
         alice.exchange_long_messages(&bob);
     }
-}
-
-#[over(all, own)]
-fn atomics_fail_when_the_target_closes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, MemoryKind::Raw)).unwrap();
-    let calls = [
-        make_add_call(AtomicKind::Base, &alice, &region, 1, 1),
-        make_add_call(AtomicKind::Base, &alice, &region, 1, 2),
-        make_add_call(AtomicKind::Fetch, &alice, &region, 1, 3),
-    ];
-    perform_and_wait(&alice, calls[0].clone());
-    drop(region);
-    drop(bob);
-    for call in &calls[1..] {
-        match alice.endpoint.atomic(call.clone()) {
-            Ok(_) => assert_eq!(alice.next_failure().completion.context, call.context),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    alice.assert_no_completion();
 }

@@ -1,30 +1,6 @@
 //! Bindings of counters to endpoints and regions: `fi_endpoint(3)`, `fi_mr(3)`.
 
-use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
-use homespun::{
-    AvAttr, Counter, CounterAttr, CounterEvents, CqAttr, Domain, Errno, Error, MemoryRegion, MrAttr,
-    Rejected, WaitObject,
-};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
-use crate::sleeping::PATIENCE;
-use crate::{Deadline, Net, RmaBy, RmaCall, over};
-
-#[track_caller]
-pub(crate) fn expect_errno<T>(result: Result<T, Error>) -> Errno {
-    result.err().expect("it is refused").errno()
-}
-
-/// Opens a counter of this domain with this wait object.
-pub(crate) fn open_counter(domain: &Domain, wait: WaitObject) -> Counter {
-    domain.open_counter(&CounterAttr { wait, ..CounterAttr::default() }).expect("a counter")
-}
-
-pub(crate) fn register_region(domain: &Domain, key: u64, flags: MrFlags) -> MemoryRegion {
-    let attr = MrAttr { access: EVERYTHING, requested_key: Some(key), flags, ..MrAttr::default() };
-    domain.register(64, &attr).expect("a region")
-}
+use super::prelude::*;
 
 #[over(one_process)]
 fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
@@ -52,7 +28,7 @@ fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
         assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ, "{events:?}");
         // A queue for both directions serves all operations without a counter.
         let cq = domain.open_cq(&CqAttr::default()).unwrap();
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.bind_cq(&cq, BOTH).unwrap();
         endpoint.enable().unwrap();
     }
     // A queue for one direction serves only the operations of that direction.
@@ -99,7 +75,7 @@ fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
     let endpoints = [(); 3].map(|()| {
         let endpoint = domain.endpoint(net.info()).unwrap();
         endpoint.bind_av(&av).unwrap();
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
+        endpoint.bind_cq(&cq, BOTH).unwrap();
         endpoint.bind_counter(&counter, SEND | WRITE).unwrap();
         endpoint.bind_counter(&counter, RECV).unwrap();
         endpoint.enable().unwrap();
@@ -140,38 +116,38 @@ fn invalid_counter_bindings_are_refused(net: &Net) {
         (open_counter(&domain, WaitObject::None), open_counter(&other_domain, WaitObject::None));
     let unknown = CounterEvents::from_bits_retain(1 << 40 | SEND.bits());
     let endpoint = domain.endpoint(net.info()).unwrap();
-    assert_eq!(expect_errno(endpoint.bind_counter(&foreign, SEND)), Errno::EDOMAIN);
-    assert_eq!(expect_errno(endpoint.bind_counter(&counter, unknown)), Errno::EBADFLAGS);
+    expect_error(endpoint.bind_counter(&foreign, SEND), Errno::EDOMAIN);
+    expect_error(endpoint.bind_counter(&counter, unknown), Errno::EBADFLAGS);
     endpoint.bind_counter(&counter, SEND | READ | REMOTE_WRITE).unwrap();
     let second = open_counter(&domain, WaitObject::None);
     for events in [SEND, READ | WRITE, REMOTE_WRITE | REMOTE_READ] {
-        assert_eq!(expect_errno(endpoint.bind_counter(&second, events)), Errno::EBUSY);
+        expect_error(endpoint.bind_counter(&second, events), Errno::EBUSY);
     }
     endpoint.bind_counter(&second, RECV | WRITE | REMOTE_READ).unwrap();
     endpoint.bind_av(&domain.open_av(&AvAttr::default()).unwrap()).unwrap();
     endpoint.enable().unwrap();
-    assert_eq!(expect_errno(endpoint.bind_counter(&second, SEND)), Errno::EBUSY);
+    expect_error(endpoint.bind_counter(&second, SEND), Errno::EBUSY);
 
     // An endpoint that is no target has no events of remote accesses.
     let mut messages = net.info().clone();
     messages.caps = Caps::MSG;
     let no_target = domain.endpoint(&messages).unwrap();
     for events in [REMOTE_READ, SEND | REMOTE_WRITE] {
-        assert_eq!(expect_errno(no_target.bind_counter(&counter, events)), Errno::EOPNOTSUPP);
+        expect_error(no_target.bind_counter(&counter, events), Errno::EOPNOTSUPP);
     }
     no_target.bind_counter(&counter, SEND | RECV | READ | WRITE).unwrap();
 
     let region = register_region(&domain, 1, MrFlags::empty());
-    assert_eq!(expect_errno(region.bind_counter(&foreign, REMOTE_WRITE)), Errno::EDOMAIN);
+    expect_error(region.bind_counter(&foreign, REMOTE_WRITE), Errno::EDOMAIN);
     for events in [CounterEvents::empty(), SEND, REMOTE_WRITE | WRITE, unknown] {
-        assert_eq!(expect_errno(region.bind_counter(&counter, events)), Errno::EBADFLAGS);
+        expect_error(region.bind_counter(&counter, events), Errno::EBADFLAGS);
     }
     region.bind_counter(&counter, REMOTE_WRITE).unwrap();
-    assert_eq!(expect_errno(region.bind_counter(&second, REMOTE_WRITE | REMOTE_READ)), Errno::EBUSY);
+    expect_error(region.bind_counter(&second, REMOTE_WRITE | REMOTE_READ), Errno::EBUSY);
     region.bind_counter(&second, REMOTE_READ).unwrap();
     region.bind_endpoint(&endpoint).unwrap();
     let elsewhere = other_domain.endpoint(net.info()).unwrap();
-    assert_eq!(expect_errno(region.bind_endpoint(&elsewhere)), Errno::EDOMAIN);
+    expect_error(region.bind_endpoint(&elsewhere), Errno::EDOMAIN);
     for (wait, refused) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
         let attr = CounterAttr { wait, ..CounterAttr::default() };
         assert_eq!(expect_errno(domain.open_counter(&attr)), refused);
@@ -183,27 +159,21 @@ fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     let (alice, bob) = net.open_pair();
     let domain = bob.local_domain();
     let region = register_region(domain, KEY, MrFlags::RMA_EVENT);
-    let call = || RmaCall {
-        by: RmaBy::Write,
-        buffers: vec![payload(1, 8)],
-        peer: alice.peer(),
-        address: region.address(),
-        key: region.key(),
-        data: None,
-        context: 1,
-        flags: OpFlags::empty(),
+    let write = || {
+        let endpoint = alice.endpoint.expect_local();
+        endpoint.write(payload(1, 8), alice.peer(), region.remote(), 1).unwrap();
     };
-    alice.endpoint.rma(call()).unwrap();
+    write();
     assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED, "it is not enabled");
     let counter = open_counter(domain, WaitObject::None);
     region.bind_counter(&counter, REMOTE_WRITE).unwrap();
     region.bind_endpoint(bob.endpoint.expect_local()).unwrap();
     region.enable();
     region.enable();
-    alice.endpoint.rma(call()).unwrap();
+    write();
     assert_eq!(alice.next_completion().context, 1);
     assert_eq!((counter.read(), counter.read_error()), (1, 0));
     // An enabled region accepts no more bindings.
-    assert_eq!(expect_errno(region.bind_counter(&counter, REMOTE_READ)), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(region.bind_endpoint(bob.endpoint.expect_local())), Errno::EOPBADSTATE);
+    expect_error(region.bind_counter(&counter, REMOTE_READ), Errno::EOPBADSTATE);
+    expect_error(region.bind_endpoint(bob.endpoint.expect_local()), Errno::EOPBADSTATE);
 }

@@ -1,26 +1,10 @@
 //! Completion queues are bounded, and no completion is lost: `FI_RM_ENABLED` of `fi_domain(3)`.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::{Again, Errno, Error, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-use crate::semantics::binding::expect_errno;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Sends a message that completes only when the receiver has it.
 pub(crate) fn post_delivery_complete_send(party: &Party, context: u64) -> Result<(), Error> {
-    let flags = OpFlags::DELIVERY_COMPLETE;
-    party.endpoint.sendmsg(SendMsg {
-        buffers: vec![payload(context, 24)],
-        to: party.peer(),
-        context,
-        flags,
-        ..SendMsg::default()
-    })
+    party.endpoint.sendmsg(party.message(context, 24, OpFlags::DELIVERY_COMPLETE))
 }
 
 #[over(all)]
@@ -40,21 +24,15 @@ fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &Net) {
     }
     for context in 10..13 {
         bob.endpoint.inject(&payload(context, 8), bob.peer(), None, None).unwrap();
-        alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let completion = alice.next_completion();
-        assert_eq!(completion.context, context);
-        assert!(received_bytes(&completion.buffer) == payload(context, 8));
+        alice.receive_message(context, 8, &payload(context, 8));
         alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.cancel(context).unwrap();
         assert_eq!(alice.next_failure().errno(), Errno::ECANCELED);
     }
     for context in 0..count {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(context, 8));
+        bob.receive_message(context, 8, &payload(context, 8));
     }
-    let mut contexts: Vec<u64> = (0..count).map(|_| alice.next_completion().context).collect();
-    contexts.sort_unstable();
-    assert_eq!(contexts, (0..count).collect::<Vec<_>>());
+    alice.expect_each(0..count);
 }
 
 #[over(all, own)]
@@ -65,9 +43,7 @@ fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
     assert_eq!(alice.cq.depth_entries(), depth);
     let count = 60;
-    for n in 0..count {
-        bob.endpoint.recv(marked_buffer(10_000), ANY, n).unwrap();
-    }
+    bob.post_receives(0..count, 10_000);
     let len_bytes = |n: u64| n as usize * 150;
     let (mut sent, mut ended, mut refused) = (0, 0, 0);
     // Completions come in any order.
@@ -122,9 +98,7 @@ fn received_messages_wait_for_room_in_the_completion_queue(net: &Net) {
     }
     if alice.is_homespun() {
         // The full queue does not delay any link.
-        for _ in 0..count {
-            alice.next_completion();
-        }
+        alice.await_completions(0..count);
     }
     let mut ended: Vec<(u64, bool)> = (0..count)
         .map(|_| match bob.next_ended() {
@@ -152,8 +126,7 @@ fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
         net.open_party_with(Setup { shares_cq: Some(first.cq.expect_local().clone()), ..Setup::default() });
     let peer = net.open_party();
     for party in [&first, &second] {
-        party.insert_address_of(&peer);
-        peer.insert_address_of(party);
+        party.meet(&peer);
     }
     let per_sender = 10;
     for n in 0..2 * per_sender {
@@ -205,18 +178,16 @@ fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
 #[over(driven, own)]
 fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     let alice = net.open_party_with(Setup { tx_depth_ops: 3, ..Setup::default() });
-    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let bob = net.open_party_with(Setup::asleep());
     alice.insert_address_of(&bob);
     for context in 0..3 {
         post_delivery_complete_send(&alice, context).unwrap();
     }
-    assert_eq!(expect_errno(post_delivery_complete_send(&alice, 3)), Errno::EAGAIN);
-    assert_eq!(expect_errno(alice.endpoint.inject(b"", alice.peer(), None, None)), Errno::EAGAIN);
+    expect_error(post_delivery_complete_send(&alice, 3), Errno::EAGAIN);
+    expect_error(alice.endpoint.inject(b"", alice.peer(), None, None), Errno::EAGAIN);
     alice.assert_no_completion();
     net.start_driving(&bob);
-    for context in 0..3 {
-        assert_eq!(alice.next_completion().context, context);
-    }
+    alice.expect_in_order(0..3);
     for context in 0..100 {
         post_delivery_complete_send(&alice, context).unwrap();
         assert_eq!(alice.next_completion().context, context);
@@ -229,7 +200,7 @@ fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     for context in 0..3 {
         bob.endpoint.trecv(marked_buffer(24), ANY, Tag(context), context).unwrap();
     }
-    assert_eq!(expect_errno(bob.endpoint.trecv(marked_buffer(24), ANY, Tag(9), 9)), Errno::EAGAIN);
+    expect_error(bob.endpoint.trecv(marked_buffer(24), ANY, Tag(9), 9), Errno::EAGAIN);
     let refused = bob.endpoint.recv(marked_buffer(24), ANY, 9);
     assert_eq!(expect_errno(refused), Errno::EAGAIN, "both kinds count");
     for round in 0..20 {
@@ -238,89 +209,9 @@ fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
         assert_eq!(bob.next_completion().context, tag);
         alice.next_completion();
         bob.endpoint.trecv(marked_buffer(24), ANY, Tag(tag), tag).unwrap();
-        assert_eq!(expect_errno(bob.endpoint.recv(marked_buffer(24), ANY, 9)), Errno::EAGAIN);
+        expect_error(bob.endpoint.recv(marked_buffer(24), ANY, 9), Errno::EAGAIN);
     }
     bob.endpoint.cancel(0).unwrap();
     bob.next_failure();
     bob.endpoint.recv(marked_buffer(24), ANY, 9).unwrap();
-}
-
-/// Posts sends and receives until one is refused, and retries later. Each attempt has its own number. So the
-/// test notices if a refused attempt has an effect.
-#[over(driven, own)]
-fn refused_posts_have_no_effect(net: &Net) {
-    const COUNT: usize = 20;
-    /// Messages that are copied when they are posted, and messages that are not.
-    const LENS_BYTES: [usize; 3] = [24, 3_000, 40_000];
-    let len_bytes = |place: usize| LENS_BYTES[place % LENS_BYTES.len()];
-    let tx_depth = Setup { tx_depth_ops: 3, ..Setup::default() };
-    let short_queue = Setup { cq_depth_entries: 1, ..tx_depth.clone() };
-    for setup in [tx_depth, short_queue] {
-        let alice = net.open_party_with(setup);
-        let bob = net.open_party_with(Setup { rx_depth_ops: 4, asleep: true, ..Setup::default() });
-        alice.insert_address_of(&bob);
-        let send = |place, number| {
-            alice.endpoint.sendmsg(SendMsg {
-                buffers: vec![payload(number, len_bytes(place))],
-                to: alice.peer(),
-                context: number,
-                flags: OpFlags::DELIVERY_COMPLETE,
-                ..SendMsg::default()
-            })
-        };
-        let receive = |_, number| bob.endpoint.recv(marked_buffer(LENS_BYTES[2]), ANY, number);
-        let (mut sends, mut receives) = (Attempts::default(), Attempts::default());
-        sends.post_until_full(COUNT, send);
-        receives.post_until_full(COUNT, receive);
-        assert_eq!((sends.taken.len(), receives.taken.len()), (3, 4));
-        net.start_driving(&bob);
-
-        let (mut sent, mut received_by_context) = (Vec::new(), Vec::new());
-        let deadline = Deadline::new();
-        while sent.len() < COUNT || received_by_context.len() < COUNT {
-            if let Some(ending) = alice.poll_completion() {
-                sent.push(ending.unwrap().0.context);
-            }
-            if let Some(ending) = bob.poll_completion() {
-                let (completion, _) = ending.unwrap();
-                received_by_context.push((completion.context, received_bytes(&completion.buffer)));
-            }
-            sends.post_until_full(COUNT, send);
-            receives.post_until_full(COUNT, receive);
-            deadline.yield_or_panic("messages that were refused at first");
-        }
-        alice.assert_no_completion();
-        bob.assert_no_completion();
-        sent.sort_unstable();
-        assert_eq!(sent, sends.taken);
-        received_by_context.sort_unstable();
-        for (place, (context, message)) in received_by_context.into_iter().enumerate() {
-            assert_eq!(context, receives.taken[place]);
-            assert!(message == payload(sends.taken[place], len_bytes(place)), "message {place}");
-        }
-    }
-}
-
-/// Posts that are repeated until they are accepted.
-#[derive(Default)]
-struct Attempts {
-    /// The number of attempts.
-    count: u64,
-    /// The numbers of the accepted attempts.
-    taken: Vec<u64>,
-}
-
-impl Attempts {
-    /// Posts until `max` operations were accepted in all, or until one is refused with `EAGAIN`. `post` gets
-    /// the number of accepted operations and the number of the attempt. Panics for any other refusal.
-    #[track_caller]
-    fn post_until_full(&mut self, max: usize, post: impl Fn(usize, u64) -> Result<(), Error>) {
-        while self.taken.len() < max {
-            self.count += 1;
-            match post(self.taken.len(), self.count) {
-                Ok(()) => self.taken.push(self.count),
-                Err(refused) => return assert_eq!(refused.errno(), Errno::EAGAIN),
-            }
-        }
-    }
 }

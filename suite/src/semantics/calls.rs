@@ -1,12 +1,6 @@
 //! Every call that sends, and every call that receives, with every size: `fi_msg(3)`, `fi_tagged(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Buffer, Bytes, BytesMut, Completion, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
-use crate::raw::Post;
-use crate::{Net, Party, ReceiveBuffer, over};
+use super::prelude::*;
 
 /// A tag that no receive of these tests accepts.
 const MARKER: u64 = 1 << 63;
@@ -87,7 +81,7 @@ impl Message {
 
     /// Posts a receive with room for the message and this many more bytes.
     fn post_receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize, context: u64) -> Posted {
-        let from = FabricAddress::UNSPECIFIED;
+        let from = ANY;
         let len_bytes = self.bytes.len() + spare_bytes;
         let parts = || marked_buffers(len_bytes, 4);
         let message = |buffers| {
@@ -196,11 +190,7 @@ fn exchange_and_check_between(
     let posted = posted.unwrap_or_else(|| {
         if alice.is_homespun() {
             // The peer acknowledges this second message only after all of the first one has arrived.
-            alice.send_and_wait_for_delivery(SendMsg {
-                to: alice.peer(),
-                tag: Some(Tag(MARKER)),
-                ..SendMsg::default()
-            });
+            alice.deliver_tagged(MARKER, 0, 0);
         } else {
             alice.progress_all();
         }
@@ -297,7 +287,7 @@ fn vectors_gather_and_scatter_messages(net: &Net) {
             if taken.iter().sum::<usize>() < len_bytes {
                 continue;
             }
-            bob.endpoint.recvv(rooms, FabricAddress::UNSPECIFIED, context).unwrap();
+            bob.endpoint.recvv(rooms, ANY, context).unwrap();
             alice.endpoint.sendv(buffers, alice.peer(), context).unwrap();
             let completion = bob.next_completion();
             assert_eq!(completion.len_bytes, len_bytes);
@@ -335,18 +325,11 @@ fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
 fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
     let (alice, bob) = net.open_pair();
     for context in 1..=5 {
-        bob.endpoint.recv(marked_buffer(100), FabricAddress::UNSPECIFIED, context).unwrap();
-        let buffers = vec![payload(context, 100)];
-        let flags = OpFlags::MORE;
-        alice
-            .endpoint
-            .sendmsg(SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() })
-            .unwrap();
+        bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
+        alice.post_send(context, 100, OpFlags::MORE);
     }
     for context in 1..=5 {
-        let completion = bob.next_completion();
-        assert_eq!(completion.context, context);
-        assert_eq!(received_bytes(&completion.buffer), payload(context, 100));
+        bob.expect_message(context, &payload(context, 100));
         assert_eq!(alice.next_completion().context, context);
     }
 }

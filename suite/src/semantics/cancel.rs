@@ -1,48 +1,30 @@
 //! Cancelling operations: `fi_cancel(3)`.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Errno, FabricAddress, OperationError, SegmentMut, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::{Post, RawBuffer};
-use crate::{Net, over, poll_completion};
-
-use crate::semantics::binding::expect_errno;
-use crate::semantics::shared_contexts::Sharers;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
+use super::shared_contexts::Sharers;
+use crate::raw::RawBuffer;
 
 #[over(all)]
 fn cancelled_receive_completes_with_ecanceled(net: &Net) {
-    let bob = net.open_party();
-    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(5), 2).unwrap();
-    bob.endpoint.recvv(vec![marked_buffer(8), marked_buffer(8)], ANY, 3).unwrap();
-    for context in [2, 1, 3] {
-        bob.endpoint.cancel(context).unwrap();
-        let failed = bob.next_failure();
-        assert_eq!((failed.completion.context, failed.completion.len_bytes), (context, 0));
-        assert_eq!((failed.error.clone(), failed.errno()), (OperationError::Cancelled, Errno::ECANCELED));
-        if bob.is_homespun() {
-            let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
-            assert_eq!(failed.completion.flags, CompletionFlags::RECV | kind);
-            assert_eq!(failed.source, FabricAddress::UNSPECIFIED);
-        }
-    }
-    bob.assert_no_completion();
-}
-
-#[over(all)]
-fn cancelled_directed_receive_completes_with_ecanceled(net: &Net) {
     let (bob, _alice) = net.open_pair();
-    bob.endpoint.recv(marked_buffer(8), bob.peer(), 1).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), bob.peer(), Tag(5), 2).unwrap();
-    bob.endpoint.recv_multi(marked_buffer(100_000), bob.peer(), 3).unwrap();
-    for context in [2, 1, 3] {
-        bob.endpoint.cancel(context).unwrap();
-        let failed = bob.next_failure();
-        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECANCELED));
+    for from in [ANY, bob.peer()] {
+        bob.endpoint.recv(marked_buffer(8), from, 1).unwrap();
+        bob.endpoint.trecv(marked_buffer(8), from, Tag(5), 2).unwrap();
+        bob.endpoint.recvv(vec![marked_buffer(8), marked_buffer(8)], from, 3).unwrap();
+        for context in [2, 1, 3] {
+            bob.endpoint.cancel(context).unwrap();
+            let failed = bob.next_failure();
+            assert_eq!((failed.completion.context, failed.completion.len_bytes), (context, 0));
+            assert_eq!((failed.error.clone(), failed.errno()), (OperationError::Cancelled, Errno::ECANCELED));
+            if bob.is_homespun() {
+                let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+                assert_eq!(failed.completion.flags, CompletionFlags::RECV | kind);
+                assert_eq!(failed.source, ANY);
+            }
+        }
+        bob.endpoint.recv_multi(marked_buffer(100_000), from, 4).unwrap();
+        bob.endpoint.cancel(4).unwrap();
+        bob.expect_failure(4, Errno::ECANCELED);
     }
     bob.assert_no_completion();
 }
@@ -53,8 +35,7 @@ fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
     let is_unknown = |result| expect_errno(result) == Errno::ENOENT;
     assert!(is_unknown(bob.endpoint.cancel(1)));
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
-    assert_eq!(alice.next_completion().context, 2);
+    alice.send(2, payload(1, 8));
     assert!(is_unknown(alice.endpoint.cancel(2)), "it has ended");
     assert_eq!(bob.next_completion().context, 1);
     assert!(is_unknown(bob.endpoint.cancel(1)), "it has ended");
@@ -74,18 +55,14 @@ fn cancelled_receive_takes_no_message(net: &Net) {
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     alice.next_completion();
     bob.assert_no_completion();
-    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
-    let completion = bob.next_completion();
-    assert_eq!((completion.context, received_bytes(&completion.buffer)), (3, payload(1, 8).to_vec()));
+    bob.receive_message(3, 8, &payload(1, 8));
 }
 
 #[over(all)]
 fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
     let (alice, bob) = net.open_pair();
     let count = 50;
-    for context in 0..count {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-    }
+    bob.post_receives(0..count, 8);
     let cancelled = |context: u64| context.is_multiple_of(5) || context == 37;
     for context in (0..count).rev().filter(|&context| cancelled(context)) {
         bob.endpoint.cancel(context).unwrap();
@@ -118,13 +95,12 @@ fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
             .unwrap();
         // The first message arrives before this one.
         alice.send_and_wait_for_delivery(SendMsg { to, context: 2, ..SendMsg::default() });
-        assert_eq!(expect_errno(alice.endpoint.cancel(1)), Errno::ENOENT);
+        expect_error(alice.endpoint.cancel(1), Errno::ENOENT);
         alice.assert_no_completion();
         bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), 3).unwrap();
         assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));
         assert_eq!(alice.next_completion().context, 1);
-        bob.endpoint.recv(marked_buffer(0), ANY, 4).unwrap();
-        assert_eq!(bob.next_completion().context, 4);
+        bob.receive(4, 0);
     }
 }
 

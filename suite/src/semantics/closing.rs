@@ -1,86 +1,8 @@
 //! Closing an endpoint: its accepted messages are still sent, and no call hangs or crashes.
 
-use std::any::Any;
-use std::thread;
-
 use homespun::endpoint;
-use homespun::flags::{BindFlags, OpFlags};
-use homespun::{AvAttr, CqAttr, FabricAddress, Tag};
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-
-#[over(all, native)]
-fn objects_may_be_dropped_in_any_order(net: &Net) {
-    // Of any two objects, some of these orders drop one first, and other orders drop the other first.
-    let orders: [[usize; 5]; 6] = [
-        [0, 1, 2, 3, 4],
-        [4, 3, 2, 1, 0],
-        [2, 0, 4, 1, 3],
-        [3, 1, 4, 0, 2],
-        [1, 4, 0, 3, 2],
-        [2, 3, 0, 4, 1],
-    ];
-    for order in orders {
-        let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
-        let fabric = net.fabric.clone();
-        let domain = fabric.domain(net.info()).unwrap();
-        let (cq, av) =
-            (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-        let endpoint = domain.endpoint(net.info()).unwrap();
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-        endpoint.bind_av(&av).unwrap();
-        endpoint.enable().unwrap();
-        let to_bob = av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
-        bob.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
-        for context in 0..3 {
-            endpoint.recv(marked_buffer(100), ANY, context).unwrap();
-            endpoint.trecv(marked_buffer(100), ANY, Tag(context), context).unwrap();
-            endpoint.send(payload(context, 100), to_bob, context).unwrap();
-            bob.endpoint.send(payload(context, 100), bob.peer(), context).unwrap();
-        }
-        cq.progress();
-        bob.cq.progress();
-        cq.progress();
-        let mut objects: [Option<Box<dyn Any + Send>>; 5] = [
-            Some(Box::new(endpoint)),
-            Some(Box::new(cq)),
-            Some(Box::new(av)),
-            Some(Box::new(domain)),
-            Some(Box::new(fabric)),
-        ];
-        // The close of the endpoint waits until bob has read everything.
-        for place in order {
-            let object = objects[place].take();
-            let closing = thread::spawn(|| drop(object));
-            while !closing.is_finished() {
-                bob.cq.progress();
-                thread::yield_now();
-            }
-            closing.join().unwrap();
-        }
-    }
-}
-
-#[over(all, own)]
-fn posted_messages_arrive_after_the_sender_closes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let lens_bytes = [10, 200_000, 0, 9000, 400_000];
-    for (n, len_bytes) in (0..).zip(lens_bytes) {
-        alice.endpoint.send(payload(n, len_bytes), alice.peer(), n).unwrap();
-    }
-    // The close waits until everything is sent, so bob must read meanwhile.
-    let closing = thread::spawn(move || drop(alice));
-    for (n, len_bytes) in (0..).zip(lens_bytes) {
-        bob.endpoint.recv(marked_buffer(400_000), ANY, n).unwrap();
-        let completion = bob.next_completion();
-        assert_eq!(completion.context, n);
-        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
-    }
-    closing.join().unwrap();
-}
+use super::prelude::*;
 
 #[over(all, own)]
 fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
@@ -90,10 +12,7 @@ fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
         from.endpoint.sendmsg(send).unwrap();
     };
     let receive = |at: &Party, n: u64, len_bytes: usize| {
-        at.endpoint.recv(marked_buffer(1 << 20), ANY, n).unwrap();
-        let completion = at.next_completion();
-        assert_eq!(completion.context, n);
-        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
+        at.receive_message(n, 1 << 20, &payload(n, len_bytes));
     };
     // Short messages need no more progress by the sender.
     let (alice, bob) = net.open_pair();
@@ -129,9 +48,7 @@ fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: &Net) {
         }
         thread::scope(|scope| {
             let closing = scope.spawn(move || drop(alice));
-            for n in 0..2 {
-                bob.endpoint.recv(marked_buffer(50), ANY, n).unwrap();
-            }
+            bob.post_receives(0..2, 50);
             let mut received = 0;
             while received < 2 {
                 match bob.next_ended() {
@@ -169,10 +86,7 @@ fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
 #[over(all, native)]
 fn dropped_disabled_endpoint_frees_its_address(net: &Net) {
     let domain = net.open_other_domain();
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint = domain.endpoint(net.info()).unwrap();
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
+    let (endpoint, cq, av) = open_disabled_endpoint(&domain, net.info());
     let name = endpoint.name().unwrap();
     drop(endpoint);
     av.close().unwrap();

@@ -1,22 +1,10 @@
 //! Completion order: `comp_order` of `fi_endpoint(3)`. Sends and accesses to one peer complete in posting
 //! order.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{MrAccess, OpFlags};
-use homespun::{Errno, FabricAddress};
-
-use crate::payload::{marked_buffer, payload};
-use crate::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 fn in_order_setup() -> Setup {
     Setup { completes_in_order: true, ..Setup::default() }
-}
-
-fn register_region(party: &Party, kind: MemoryKind, key: u64) -> Region {
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    party.register(RegionSpec { len_bytes: 100_000, kind, access, key, is_counted: false }).unwrap()
 }
 
 fn post_send(party: &Party, to: FabricAddress, context: u64, len_bytes: usize, flags: OpFlags) {
@@ -34,7 +22,7 @@ fn sends_and_accesses_complete_in_posting_order(net: &Net) {
     let (alice, bob, carol) = (net.open_party_with(in_order_setup()), net.open_party(), net.open_party());
     let peers = [(&bob, alice.insert_address_of(&bob)), (&carol, alice.insert_address_of(&carol))];
     let regions =
-        [register_region(&bob, MemoryKind::Raw, 1), register_region(&carol, MemoryKind::Shareable, 2)];
+        [bob.open_region(100_000, MemoryKind::Raw, 1), carol.open_region(100_000, MemoryKind::Shareable, 2)];
     let mut posted = [Vec::new(), Vec::new()];
     let mut messages = [0, 0];
     for context in 0..COUNT {
@@ -57,9 +45,7 @@ fn sends_and_accesses_complete_in_posting_order(net: &Net) {
         for context in 0..count {
             party.endpoint.recv(marked_buffer(60_000), ANY, context as u64).unwrap();
         }
-        for _ in 0..count {
-            party.next_completion();
-        }
+        party.await_completions(0..count);
     }
     let mut completed = [Vec::new(), Vec::new()];
     for _ in 0..COUNT {
@@ -73,13 +59,12 @@ fn sends_and_accesses_complete_in_posting_order(net: &Net) {
 #[over(all)]
 fn failed_access_completes_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair_with(in_order_setup(), Setup::default());
-    let region = register_region(&bob, MemoryKind::Owned, 1);
+    let region = bob.open_region(100_000, MemoryKind::Owned, 1);
     for key in [1, 99] {
         let call = RmaCall::new(RmaBy::Write, payload(1, 8), alice.peer(), &region, 1);
         alice.endpoint.rma(RmaCall { key, ..call }).unwrap();
-        post_send(&alice, alice.peer(), 2, 8, OpFlags::INJECT_COMPLETE);
-        bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
-        bob.next_completion();
+        alice.post_send(2, 8, OpFlags::INJECT_COMPLETE);
+        bob.receive(3, 8);
         match alice.next_ended() {
             Ok((completion, _)) => assert_eq!((completion.context, key), (1, 1)),
             Err(failed) => {
@@ -94,17 +79,16 @@ fn failed_access_completes_in_posting_order(net: &Net) {
 #[over(all)]
 fn unreported_operations_end_in_posting_order(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { selective: true, ..in_order_setup() }, Setup::default());
-    let region = register_region(&bob, MemoryKind::Owned, 1);
+    let region = bob.open_region(100_000, MemoryKind::Owned, 1);
     // These operations report no success. The completion of the next send shows that they have ended.
     for context in 0..20 {
-        post_send(&alice, alice.peer(), 1, 8, OpFlags::MATCH_COMPLETE);
+        alice.post_send(1, 8, OpFlags::MATCH_COMPLETE);
         post_access(&alice, RmaBy::Write, alice.peer(), &region, 2, 60_000);
-        post_send(&alice, alice.peer(), context, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);
+        alice.post_send(context, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);
         alice.endpoint.inject(&payload(3, 8), alice.peer(), None, None).unwrap();
         alice.assert_no_completion();
         for _ in 0..3 {
-            bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
-            bob.next_completion();
+            bob.receive(4, 8);
         }
         assert_eq!(alice.next_completion().context, context);
         assert!(region.content()[..60_000] == payload(2, 60_000));
@@ -113,25 +97,19 @@ fn unreported_operations_end_in_posting_order(net: &Net) {
     // A failure is reported in posting order, even of an operation whose success is not reported.
     let call = RmaCall::new(RmaBy::Write, payload(1, 8), alice.peer(), &region, 1);
     alice.endpoint.rma(RmaCall { key: 99, ..call }).unwrap();
-    post_send(&alice, alice.peer(), 2, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);
+    alice.post_send(2, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);
     assert_eq!(alice.next_failure().completion.context, 1);
     assert_eq!(alice.next_completion().context, 2);
 }
 
 #[over(driven)]
 fn operation_awaiting_earlier_completions_counts_towards_the_depth(net: &Net) {
-    let (alice, bob) = net.open_pair_with(
-        Setup { tx_depth_ops: 3, ..in_order_setup() },
-        Setup { asleep: true, ..Setup::default() },
-    );
-    post_send(&alice, alice.peer(), 1, 8, OpFlags::DELIVERY_COMPLETE);
-    post_send(&alice, alice.peer(), 2, 8, OpFlags::INJECT_COMPLETE);
-    post_send(&alice, alice.peer(), 3, 8, OpFlags::INJECT_COMPLETE);
+    let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 3, ..in_order_setup() }, Setup::asleep());
+    alice.post_send(1, 8, OpFlags::DELIVERY_COMPLETE);
+    alice.post_send(2, 8, OpFlags::INJECT_COMPLETE);
+    alice.post_send(3, 8, OpFlags::INJECT_COMPLETE);
     alice.assert_no_completion();
-    let refused = alice.endpoint.send(payload(4, 8), alice.peer(), 4);
-    assert_eq!(refused.unwrap_err().errno(), Errno::EAGAIN);
+    expect_error(alice.endpoint.send(payload(4, 8), alice.peer(), 4), Errno::EAGAIN);
     net.start_driving(&bob);
-    for context in 1..=3 {
-        assert_eq!(alice.next_completion().context, context);
-    }
+    alice.expect_in_order(1..=3);
 }

@@ -1,24 +1,8 @@
 //! The time limit of a request for a connection that the other application neither accepts nor rejects.
 
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::Duration;
+use std::sync::mpsc::RecvTimeoutError;
 
-use homespun::eq::Event;
-use homespun::{
-    ConnectionEnd, ConnectionEvent, Endpoint, Errno, Error, FabricAddress, SimulatedClock, WaitObject,
-};
-
-use crate::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_event_of_first_side,
-    next_operation_end_of_first_side, next_request_of_first_side, sleep_until_event,
-};
-use crate::payload::marked_buffer;
-use crate::sleeping::WAIT_OBJECTS;
-use crate::{Deadline, Net, over};
-
-/// The peer address of posts, which connected endpoints ignore.
-const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 const TIMEOUT: Duration = Duration::from_millis(30);
 
@@ -91,8 +75,7 @@ fn late_accept_does_not_stay_connected(net: &Net) {
             client.progress();
             server.progress();
         });
-        let accepting = server.open_endpoint_for_request(&request, SERVER);
-        accepting.accept(b"").unwrap();
+        let accepting = server.accept(&request, b"");
         match next_event_of_first_side(&[&server, &client]) {
             Err(error) => assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNABORTED)),
             Ok(event) => {
@@ -158,9 +141,7 @@ fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
     let first = client.open_endpoint(SERVER);
     first.set_connect_timeout(Some(Duration::from_secs(3600)));
     first.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting =
-        server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
-    accepting.accept(b"").unwrap();
+    let _accepting = server.accept(&next_request_of_first_side(&[&server, &client]), b"");
     assert!(matches!(next_event_of_first_side(&[&client, &server]), Ok(ConnectionEvent::Connected { .. })));
     assert!(matches!(next_event_of_first_side(&[&server, &client]), Ok(ConnectionEvent::Connected { .. })));
     // A later endpoint times out meanwhile.

@@ -1,17 +1,8 @@
 //! The order of a connection: its receives complete in the order of sending, whichever protocol each message
 //! uses.
 
-use homespun::{Completion, Endpoint, Errno, Error, FabricAddress, OperationError, Tag};
-
-use crate::connecting::{
-    Side, close_with_progress, connect_pair, next_completion_of_first_side, next_operation_end_of_first_side,
-};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::shared_connections::connect_with_shared_context;
-use crate::{Deadline, Net, over};
-
-/// The peer address of posts, which connected endpoints ignore.
-const NOWHERE: FabricAddress = FabricAddress(0x5eed);
+use super::prelude::*;
+use super::shared_connections::connect_with_shared_context;
 
 /// The lengths of the messages. The sender only announces a long message. Shorter messages of every kind
 /// follow each long one.
@@ -80,23 +71,9 @@ fn assert_complete_in_order(contexts: impl Iterator<Item = u64>, sides: &[&Side;
     }
 }
 
-#[over(connected, automatic)]
-fn receives_posted_early_complete_in_send_order(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
-    for context in 0..COUNT {
-        other.recv(marked_buffer(LONGEST_BYTES), NOWHERE, context).unwrap();
-    }
-    for number in 0..COUNT {
-        send_with_progress(&one, number, None, &[&client, &server]);
-    }
-    assert_complete_in_order(0..COUNT, &[&server, &client]);
-}
-
 #[over(connected)]
 fn receives_posted_late_complete_in_send_order(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
+    let ((client, one), (server, other)) = open_connection(net);
     for rest in 0..2 {
         for number in 0..COUNT {
             send_with_progress(&one, number, None, &[&client, &server]);
@@ -114,39 +91,8 @@ fn receives_posted_late_complete_in_send_order(net: &Net) {
 }
 
 #[over(connected)]
-fn tagged_and_untagged_receives_complete_in_send_order(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
-    let is_tagged = |number: u64| number % 3 != 1;
-    for number in (0..COUNT).rev().filter(|number| is_tagged(*number)) {
-        other.trecv(marked_buffer(LONGEST_BYTES), NOWHERE, Tag(number), number).unwrap();
-    }
-    for number in (0..COUNT).filter(|number| !is_tagged(*number)) {
-        other.recv(marked_buffer(LONGEST_BYTES), NOWHERE, number).unwrap();
-    }
-    for number in 0..COUNT {
-        send_with_progress(&one, number, is_tagged(number).then_some(number), &[&client, &server]);
-    }
-    assert_complete_in_order(0..COUNT, &[&server, &client]);
-}
-
-#[over(connected)]
-fn multi_receive_messages_complete_in_send_order(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
-    let total_bytes: usize = (0..COUNT).map(|number| message_len_bytes(number) + 64).sum();
-    other.recv_multi(marked_buffer(total_bytes), NOWHERE, 7).unwrap();
-    for number in 0..COUNT {
-        send_with_progress(&one, number, None, &[&client, &server]);
-    }
-    assert_complete_in_order((0..COUNT).map(|_| 7), &[&server, &client]);
-    assert_eq!(other.cancel(7), Ok(()), "the buffer has room left");
-}
-
-#[over(connected)]
 fn truncated_receives_complete_in_send_order(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
+    let ((client, one), (server, other)) = open_connection(net);
     let has_room = |number: u64| number % 4 != 2;
     for number in 0..COUNT {
         let room_bytes = if has_room(number) { LONGEST_BYTES } else { message_len_bytes(number) / 2 };

@@ -1,15 +1,7 @@
 //! Writes with remote data that take receives over a connection: `FI_RX_CQ_DATA` of `fi_getinfo(3)`.
 
-use homespun::endpoint::WriteMsg;
-use homespun::flags::{Mode, MrAccess, OpFlags};
-use homespun::{FabricAddress, MrAttr};
-
-use crate::connecting::{Side, connect_pair, next_completion_of_first_side, next_event_of_first_side};
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::rx_cq_data::{NOTIFIED, RECEIVED, ROOM_BYTES, fields};
-use crate::{Net, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
+use super::rx_cq_data::{NOTIFIED, RECEIVED, ROOM_BYTES, fields};
 
 #[over(connected)]
 fn connection_completes_receives_with_remote_data_in_order(net: &Net) {
@@ -37,9 +29,7 @@ fn connection_completes_receives_with_remote_data_in_order(net: &Net) {
     let expected =
         [(1, NOTIFIED, 8, 70), (2, RECEIVED, LONG_BYTES, 0), (3, NOTIFIED, 100, 71), (4, NOTIFIED, 0, 72)];
     assert_eq!(told, expected);
-    let mut sent = [(); 3].map(|()| next_completion_of_first_side(&[&client, &server]).context);
-    sent.sort_unstable();
-    assert_eq!(sent, [1, 71, 72]);
+    expect_each_of_first_side(&[&client, &server], [1, 71, 72]);
 }
 
 #[over(connected)]

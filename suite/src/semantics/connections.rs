@@ -1,90 +1,38 @@
 //! Connections: `fi_cm(3)`.
 
-use std::thread;
-use std::time::Duration;
-
-use homespun::atomic::{AtomicOp, Datatype};
-use homespun::endpoint::{AtomicTarget, FetchAtomicMsg, ReadMsg, SendMsg, WriteMsg};
-use homespun::eq::{EqAttr, Event};
-use homespun::flags::{BindFlags, Caps, CounterEvents, MrAccess, OpFlags};
-use homespun::info::EndpointType;
-use homespun::limits::CONNECTION_DATA_MAX_BYTES;
-use homespun::{
-    Bytes, ConnectionEnd, ConnectionEvent, CounterAttr, Endpoint, Errno, Error, FabricAddress, MrAttr,
-    Rejected, RemoteMemory, Tag,
-};
-
-use crate::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first_side,
-    next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
-};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, over};
-
-/// The peer address of posts, which connected endpoints ignore.
-const NOWHERE: FabricAddress = FabricAddress(0x5eed);
+use super::prelude::*;
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 7] = [0, 1, 100, 5000, 100_000, 300_000, (1 << 20) + 1];
 
-fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
-    ConnectionEvent::Connected { endpoint, data: data.into() }
-}
-
-fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
-    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
-}
-
+/// Waits until a connection request of the first side fails with this error and this data of the rejection.
 #[track_caller]
-fn expect_errno<T>(result: Result<T, Error>) -> Errno {
-    result.err().expect("it is refused").errno()
-}
-
-/// Waits until a connection request of the first side fails. Returns the error and the data of the
-/// rejection.
-#[track_caller]
-fn expect_connection_failure(sides: &[&Side], endpoint: u64) -> (Errno, Vec<u8>) {
-    match next_event_of_first_side(sides) {
-        Err(error) => {
-            assert_eq!(error.object, endpoint);
-            let text = sides[0].eq.strerror(error.prov_errno);
-            assert!(text.starts_with(error.errno.description()), "{text}");
-            (error.errno, error.err_data)
-        }
-        Ok(event) => panic!("it has not failed: {event:?}"),
-    }
+fn expect_connection_failure(sides: &[&Side], endpoint: u64, errno: Errno, data: &[u8]) {
+    let error = next_event_of_first_side(sides).expect_err("it cannot succeed");
+    assert_eq!((error.object, error.errno, &error.err_data[..]), (endpoint, errno, data));
+    let text = sides[0].eq.strerror(error.prov_errno);
+    assert!(text.starts_with(error.errno.description()), "{text}");
 }
 
 /// Sends a message of each length from one endpoint to the other.
 fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) {
-    let sides = |first, second| [first, second];
     for (context, len_bytes) in (0..).zip(LENS_BYTES) {
-        to.1.recv(marked_buffer(len_bytes), NOWHERE, context).expect("room for a receive");
-        to.1.trecv(marked_buffer(len_bytes), NOWHERE, Tag(context), 100 + context)
-            .expect("room for a receive");
-        from.1
-            .tsend(payload(!context, len_bytes), NOWHERE, Tag(context), 100 + context)
-            .expect("room for a send");
-        let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
-        let send =
-            SendMsg { buffers, to: NOWHERE, data: Some(context), context, flags, ..SendMsg::default() };
-        from.1.sendmsg(send).expect("room for a send");
+        to.1.recv(marked_buffer(len_bytes), NOWHERE, context).unwrap();
+        to.1.trecv(marked_buffer(len_bytes), NOWHERE, Tag(context), 100 + context).unwrap();
+        let tagged = payload(100 + context, len_bytes);
+        from.1.tsend(tagged, NOWHERE, Tag(context), 100 + context).unwrap();
+        let (buffers, flags, data) =
+            (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE, Some(context));
+        from.1.sendmsg(SendMsg { buffers, to: NOWHERE, data, context, flags, ..SendMsg::default() }).unwrap();
     }
-    let mut contents = Vec::new();
+    let mut arrived = BTreeSet::new();
     for _ in 0..2 * LENS_BYTES.len() {
-        let completion = next_completion_of_first_side(&sides(to.0, from.0));
-        contents.push((completion.context, received_bytes(&completion.buffer)));
-    }
-    for _ in 0..2 * LENS_BYTES.len() {
-        next_completion_of_first_side(&sides(from.0, to.0));
-    }
-    contents.sort_unstable_by_key(|(context, _)| *context);
-    for ((context, content), (expected, len_bytes)) in
-        contents.into_iter().zip((0..7).zip(LENS_BYTES).chain((100..).zip(LENS_BYTES)))
-    {
-        assert_eq!(context, expected);
-        let identity = if context < 100 { context } else { !(context - 100) };
-        assert!(content == payload(identity, len_bytes), "message {context}");
+        let completion = next_completion_of_first_side(&[to.0, from.0]);
+        let context = completion.context;
+        assert!(arrived.insert(context), "message {context} has arrived before");
+        let message = payload(context, LENS_BYTES[context as usize % 100]);
+        assert!(received_bytes(&completion.buffer) == message, "message {context}");
+        next_completion_of_first_side(&[from.0, to.0]);
     }
 }
 
@@ -96,17 +44,15 @@ fn accepted_request_connects_both_endpoints(net: &Net) {
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
         let connecting = client.open_endpoint(CLIENT);
-        assert_eq!(expect_errno(connecting.peer()), Errno::ENOTCONN);
+        expect_error(connecting.peer(), Errno::ENOTCONN);
         connecting.connect(name, asks).unwrap();
         let request = next_request_of_first_side(&[&server, &client]);
         assert_eq!((request.data(), request.passive_endpoint()), (asks, LISTENER));
         let info = request.info();
         assert_eq!((info.src_addr, info.ep.ep_type), (Some(name), Some(EndpointType::Msg)));
         assert_eq!(info.dest_addr, Some(connecting.name().unwrap()));
-        let accepting = server.open_endpoint_for_request(&request, SERVER);
-        accepting.accept(answers).unwrap();
-        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, answers)));
+        let accepting = server.accept(&request, answers);
+        expect_connected(&client, &server, answers);
         // Both ends report the address that the client requested, as sockets do.
         assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
         assert_eq!(
@@ -121,8 +67,7 @@ fn accepted_request_connects_both_endpoints(net: &Net) {
 
 #[over(connected, automatic)]
 fn rejected_request_fails_with_econnrefused(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
     for answers in [&b""[..], b"no", &longest] {
         let connecting = client.open_endpoint(CLIENT);
@@ -130,30 +75,20 @@ fn rejected_request_fails_with_econnrefused(net: &Net) {
         connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
         let request = next_request_of_first_side(&[&server, &client]);
         request.reject(answers).unwrap();
-        assert_eq!(expect_errno(request.reject(answers)), Errno::EOPBADSTATE);
-        assert_eq!(
-            expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
-            Errno::EOPBADSTATE
-        );
-        assert_eq!(
-            expect_connection_failure(&[&client, &server], CLIENT),
-            (Errno::ECONNREFUSED, answers.to_vec())
-        );
+        expect_error(request.reject(answers), Errno::EOPBADSTATE);
+        expect_error(server.domain.endpoint_for_request(&request.info(), &request), Errno::EOPBADSTATE);
+        expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, answers);
         let failed = next_operation_end_of_first_side(&[&client, &server])
             .expect_err("nothing will ever arrive for it");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
-        assert_eq!(expect_errno(connecting.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
-        assert_eq!(
-            expect_errno(connecting.send(payload(1, 1), NOWHERE, 2).map_err(Error::from)),
-            Errno::ENOTCONN
-        );
+        expect_error(connecting.connect(listener.name().unwrap(), b""), Errno::EOPBADSTATE);
+        expect_error(connecting.send(payload(1, 1), NOWHERE, 2), Errno::ENOTCONN);
         assert_eq!(connecting.shutdown(), Ok(()), "there is nothing to end");
     }
     // Dropping a request rejects it.
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"please").unwrap();
-    drop(next_request_of_first_side(&[&server, &client]));
-    assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
+    let (_connecting, request) = ask(&client, &server, &listener, b"please");
+    drop(request);
+    expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, b"");
 }
 
 #[over(connected)]
@@ -162,7 +97,7 @@ fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let vacancy = net.reserve_vacant_address();
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(vacancy.address, b"hello?").unwrap();
-    assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, Vec::new()));
+    expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, b"");
     // An unconnected endpoint refuses requests, too, and still works. Further calls of connect are
     // refused, and must not change the peer that the event names.
     let (alice, bob) = net.open_pair();
@@ -171,7 +106,7 @@ fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let deadline = Deadline::new();
     let heard = loop {
         // Another thread may report the event at any moment of this call.
-        assert_eq!(expect_errno(connecting.connect(vacancy.address, b"")), Errno::EOPBADSTATE);
+        expect_error(connecting.connect(vacancy.address, b""), Errno::EOPBADSTATE);
         match client.poll_event() {
             Some(heard) => break heard,
             None => alice.local_cq().progress(),
@@ -189,50 +124,39 @@ fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
         let connecting = client.open_endpoint(9);
         let name = if std::ptr::eq(taken, &one) { one.name() } else { other.peer() };
         connecting.connect(name.unwrap(), b"hello?").unwrap();
-        let (errno, _) = expect_connection_failure(&[&client, &server], 9);
-        assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&errno), "{errno:?}");
+        let refused = next_event_of_first_side(&[&client, &server]).expect_err("it has its connection");
+        assert_eq!(refused.object, 9);
+        assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&refused.errno), "{refused:?}");
     }
     send_and_check_all_lengths((&client, &one), (&server, &other));
 }
 
 #[over(connected, automatic)]
 fn connection_carries_messages_both_ways(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
+    let ((client, one), (server, other)) = open_connection(net);
     send_and_check_all_lengths((&client, &one), (&server, &other));
     send_and_check_all_lengths((&server, &other), (&client, &one));
     one.inject(b"injected", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), b"injected");
+    assert_eq!(next_message_of_first_side(&[&server, &client]), b"injected");
     // The other end is the only source, whatever address a receive names.
     one.inject(b"directed", NOWHERE, None, None).unwrap();
     other.recv(marked_buffer(8), FabricAddress(17), 1).unwrap();
-    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), b"directed");
+    assert_eq!(next_message_of_first_side(&[&server, &client]), b"directed");
 }
 
 #[over(connected)]
 fn connection_carries_writes_with_remote_data(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
-    let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
-    let region = server.domain.register(1 << 20, &attr).unwrap();
+    let ((client, one), (server, _other)) = open_connection(net);
+    let region = server.domain.register(1 << 20, &MrAttr::granting(MrAccess::REMOTE_WRITE)).unwrap();
     for (context, len_bytes) in (0..).zip([8, 5000, 1 << 20]) {
-        let write = WriteMsg {
-            buffers: vec![payload(context, len_bytes)],
-            to: NOWHERE,
-            memory: region.remote(),
-            data: Some(context),
-            context,
-            flags: OpFlags::empty(),
-        };
-        one.writemsg(write).unwrap();
+        one.writedata(payload(context, len_bytes), context, NOWHERE, region.remote(), context).unwrap();
         assert_eq!(next_completion_of_first_side(&[&server, &client]).data, context);
         assert_eq!(next_completion_of_first_side(&[&client, &server]).context, context);
         let mut written = vec![0; len_bytes];
         region.read_at(0, &mut written).unwrap();
         assert!(written == payload(context, len_bytes));
     }
-    drop(other);
 }
 
 /// Each access is counted and fenced. The fence makes it find the effects of the previous accesses.
@@ -240,50 +164,29 @@ fn connection_carries_writes_with_remote_data(net: &Net) {
 fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
-    let counter = client.domain.open_counter(&CounterAttr::default()).unwrap();
+    let counter = open_counter(&client.domain, WaitObject::None);
     let listener = server.open_listener(LISTENER);
     let one = client.open_endpoint(CLIENT);
-    one.bind_counter(&counter, CounterEvents::READ | CounterEvents::WRITE).unwrap();
+    one.bind_counter(&counter, READ | WRITE).unwrap();
     one.connect(listener.name().unwrap(), b"").unwrap();
-    let other = server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
-    other.accept(b"").unwrap();
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    let _other = server.accept(&next_request_of_first_side(&[&server, &client]), b"");
+    expect_connected(&client, &server, b"");
 
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let region = server.domain.register(LEN_BYTES, &MrAttr { access, ..MrAttr::default() }).unwrap();
-    let (key, flags) = (region.key(), OpFlags::FENCE);
+    let region = server.domain.register(LEN_BYTES, &MrAttr::granting(EVERYTHING)).unwrap();
+    let (to, memory, flags) = (NOWHERE, region.remote(), OpFlags::FENCE);
+    let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
+    let target = AtomicTarget { peer: NOWHERE, memory, datatype, op };
     for round in 0..3 {
         let number = 100 * round;
         let mut content = payload(round, LEN_BYTES).to_vec();
         content[..8].copy_from_slice(&number.to_le_bytes());
         let buffers = vec![Bytes::from(content.clone())];
-        one.writemsg(WriteMsg {
-            buffers,
-            to: NOWHERE,
-            memory: region.remote(),
-            context: 1,
-            ..WriteMsg::default()
-        })
-        .unwrap();
-        let target = AtomicTarget {
-            peer: NOWHERE,
-            memory: RemoteMemory { address: 0, key },
-            datatype: Datatype::Uint64,
-            op: AtomicOp::Sum,
-        };
-        let (operands, results) =
-            (vec![Bytes::from_static(&[5, 0, 0, 0, 0, 0, 0, 0])], vec![marked_buffer(8)]);
+        one.writemsg(WriteMsg { buffers, to, memory, context: 1, ..WriteMsg::default() }).unwrap();
+        let operands = vec![Bytes::from_static(&[5, 0, 0, 0, 0, 0, 0, 0])];
+        let results = vec![marked_buffer(8)];
         one.fetch_atomicmsg(FetchAtomicMsg { operands, results, target, context: 2, flags }).unwrap();
         let buffers = vec![marked_buffer(LEN_BYTES)];
-        one.readmsg(ReadMsg {
-            buffers,
-            from: NOWHERE,
-            memory: RemoteMemory { address: 0, key },
-            context: 3,
-            flags,
-        })
-        .unwrap();
+        one.readmsg(ReadMsg { buffers, from: NOWHERE, memory, context: 3, flags }).unwrap();
         let ended = [(); 3].map(|()| next_completion_of_first_side(&[&client, &server]));
         assert_eq!(ended.each_ref().map(|completion| completion.context), [1, 2, 3]);
         assert_eq!(received_bytes(&ended[1].buffer), number.to_le_bytes());
@@ -295,18 +198,14 @@ fn connection_carries_fenced_rma_and_atomics(net: &Net) {
 
 #[over(connected)]
 fn send_before_connection_fails_with_enotconn(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let connecting = client.open_endpoint(CLIENT);
     connecting.enable().unwrap();
     connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     let refuse = |endpoint: &Endpoint| {
-        assert_eq!(
-            expect_errno(endpoint.send(payload(1, 8), NOWHERE, 2).map_err(Error::from)),
-            Errno::ENOTCONN
-        );
-        assert_eq!(expect_errno(endpoint.inject(b"x", NOWHERE, None, None)), Errno::ENOTCONN);
-        assert_eq!(expect_errno(endpoint.shutdown()), Errno::ENOTCONN);
+        expect_error(endpoint.send(payload(1, 8), NOWHERE, 2), Errno::ENOTCONN);
+        expect_error(endpoint.inject(b"x", NOWHERE, None, None), Errno::ENOTCONN);
+        expect_error(endpoint.shutdown(), Errno::ENOTCONN);
     };
     refuse(&connecting);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
@@ -321,36 +220,31 @@ fn send_before_connection_fails_with_enotconn(net: &Net) {
     // The server may send before the client has read its event.
     accepting.send(payload(4, 8), NOWHERE, 4).unwrap();
     assert_eq!(next_completion_of_first_side(&[&server, &client]).context, 4);
-    assert_eq!(received_bytes(&next_completion_of_first_side(&[&client, &server]).buffer), payload(4, 8));
+    assert_eq!(next_message_of_first_side(&[&client, &server]), payload(4, 8));
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
     connecting.send(payload(5, 8), NOWHERE, 5).unwrap();
     assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 5);
-    assert_eq!(received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer), payload(5, 8));
+    assert_eq!(next_message_of_first_side(&[&server, &client]), payload(5, 8));
 }
 
 #[over(connected)]
 fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first_side(&[&server, &client]);
+    let (client, server, listener) = open_sides(net);
+    let (connecting, request) = ask(&client, &server, &listener, b"");
     drop(connecting);
     let accepting = server.open_endpoint_for_request(&request, SERVER);
     accepting.recv(marked_buffer(8), NOWHERE, 1).map_err(Error::from).expect_err("it is not enabled");
     accepting.enable().unwrap();
     accepting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     accepting.accept(b"").unwrap();
-    assert_eq!(expect_connection_failure(&[&server, &client], SERVER), (Errno::ECONNABORTED, Vec::new()));
+    expect_connection_failure(&[&server, &client], SERVER, Errno::ECONNABORTED, b"");
     assert_eq!(
         next_operation_end_of_first_side(&[&server, &client]).expect_err("no sender is left").errno(),
         Errno::ECONNABORTED
     );
     assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
     // The requester has closed. Rejecting its request has no effect, and returns no error.
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = crate::connecting::next_request_of_first_side(&[&server, &client]);
+    let (connecting, request) = ask(&client, &server, &listener, b"");
     drop(connecting);
     server.progress();
     request.reject(b"too late").unwrap();
@@ -358,8 +252,7 @@ fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
 
 #[over(connected, automatic)]
 fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     listener.set_backlog(1).unwrap();
     let name = listener.name().unwrap();
     let ask = |data: &[u8]| {
@@ -390,12 +283,8 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
             0 => drop(request),
             1 => request.reject(b"too late").unwrap(),
             2 => {
-                let accepting = server.open_endpoint_for_request(&request, SERVER);
-                accepting.accept(b"too late").unwrap();
-                assert_eq!(
-                    expect_connection_failure(&[&server, &client], SERVER),
-                    (Errno::ECONNABORTED, Vec::new())
-                );
+                let _accepting = server.accept(&request, b"too late");
+                expect_connection_failure(&[&server, &client], SERVER, Errno::ECONNABORTED, b"");
             }
             _ => {}
         }
@@ -404,17 +293,14 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
     let (connecting, peeked) = ask(b"please");
     let request = next_request_of_first_side(&[&server, &client]);
     assert_eq!(request, peeked);
-    let accepting = server.open_endpoint_for_request(&request, SERVER);
-    accepting.accept(b"").unwrap();
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    let accepting = server.accept(&request, b"");
+    expect_connected(&client, &server, b"");
     drop((connecting, accepting));
 }
 
 #[over(connected)]
 fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let name = listener.name().unwrap();
     let waiting: Vec<Endpoint> = (0..4).map(|number| client.open_endpoint(number)).collect();
     for endpoint in &waiting {
@@ -446,41 +332,30 @@ fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
 
 #[over(connected)]
 fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first_side(&[&server, &client]);
+    let (client, server, listener) = open_sides(net);
+    let (_connecting, request) = ask(&client, &server, &listener, b"");
     let first = server.open_endpoint_for_request(&request, 7);
-    assert_eq!(
-        expect_errno(server.domain.endpoint_for_request(&request.info(), &request)),
-        Errno::EOPBADSTATE
-    );
-    assert_eq!(expect_errno(first.connect(listener.name().unwrap(), b"")), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(first.set_name(listener.name().unwrap().with_port(0))), Errno::EOPBADSTATE);
+    expect_error(server.domain.endpoint_for_request(&request.info(), &request), Errno::EOPBADSTATE);
+    expect_error(first.connect(listener.name().unwrap(), b""), Errno::EOPBADSTATE);
+    expect_error(first.set_name(listener.name().unwrap().with_port(0)), Errno::EOPBADSTATE);
     drop(first);
-    let second = server.open_endpoint_for_request(&request, SERVER);
-    second.accept(b"").unwrap();
-    assert_eq!(expect_errno(second.accept(b"")), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(request.reject(b"")), Errno::EOPBADSTATE);
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    let second = server.accept(&request, b"");
+    expect_error(second.accept(b""), Errno::EOPBADSTATE);
+    expect_error(request.reject(b""), Errno::EOPBADSTATE);
+    expect_connected(&client, &server, b"");
     // The endpoint was opened for this request before the rejection. The endpoint can no longer accept the
     // request.
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = crate::connecting::next_request_of_first_side(&[&server, &client]);
+    let (_connecting, request) = ask(&client, &server, &listener, b"");
     let late = server.open_endpoint_for_request(&request, SERVER);
     request.reject(b"no").unwrap();
-    assert_eq!(expect_errno(late.accept(b"")), Errno::EOPBADSTATE);
-    assert_eq!(expect_connection_failure(&[&client, &server], CLIENT), (Errno::ECONNREFUSED, b"no".to_vec()));
+    expect_error(late.accept(b""), Errno::EOPBADSTATE);
+    expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, b"no");
 }
 
 #[over(connected, automatic)]
 fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     const REQUESTERS: u64 = 60;
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let asking: Vec<Endpoint> = (0..REQUESTERS).map(|number| client.open_endpoint(number)).collect();
     for (number, endpoint) in (0_u64..).zip(&asking) {
         endpoint.connect(listener.name().unwrap(), &number.to_le_bytes()).unwrap();
@@ -534,29 +409,25 @@ fn sixty_concurrent_requests_are_all_answered(net: &Net) {
 
 #[over(connected)]
 fn requests_beyond_the_backlog_are_refused(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
-    assert_eq!(expect_errno(listener.set_backlog(0)), Errno::EINVAL);
+    let (client, server, listener) = open_sides(net);
+    expect_error(listener.set_backlog(0), Errno::EINVAL);
     listener.set_backlog(2).unwrap();
-    let ask = |number| {
-        let endpoint = client.open_endpoint(number);
-        endpoint.connect(listener.name().unwrap(), b"").unwrap();
-        endpoint
-    };
-    let first = ask(1);
+    let name = listener.name().unwrap();
+    let asking = [1, 2, 3, 4, 5].map(|number| client.open_endpoint(number));
+    let ask = |number: usize| asking[number - 1].connect(name, b"").unwrap();
+    ask(1);
     let one = next_request_of_first_side(&[&server, &client]);
-    let second = ask(2);
+    ask(2);
     let two = next_request_of_first_side(&[&server, &client]);
-    let third = ask(3);
-    assert_eq!(expect_connection_failure(&[&client, &server], 3), (Errno::ECONNREFUSED, Vec::new()));
+    ask(3);
+    expect_connection_failure(&[&client, &server], 3, Errno::ECONNREFUSED, b"");
     one.reject(b"").unwrap();
-    assert_eq!(expect_connection_failure(&[&client, &server], 1), (Errno::ECONNREFUSED, Vec::new()));
-    let fourth = ask(4);
-    let four = next_request_of_first_side(&[&server, &client]);
-    let accepting = server.open_endpoint_for_request(&two, SERVER);
-    accepting.accept(b"").unwrap();
+    expect_connection_failure(&[&client, &server], 1, Errno::ECONNREFUSED, b"");
+    ask(4);
+    let _four = next_request_of_first_side(&[&server, &client]);
+    let _accepting = server.accept(&two, b"");
     // A request no longer counts once its accept has begun.
-    let fifth = ask(5);
+    ask(5);
     let (mut is_connected, mut five) = (false, None);
     while !is_connected || five.is_none() {
         match next_event_of_first_side(&[&server, &client]) {
@@ -564,14 +435,11 @@ fn requests_beyond_the_backlog_are_refused(net: &Net) {
             event => is_connected = event == Ok(make_connected_event(SERVER, b"")),
         }
     }
-    drop((four, five));
-    drop((first, second, third, fourth, fifth));
 }
 
 #[over(connected)]
 fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let reserved = client.fabric.passive_endpoint(&client.info).unwrap();
     let name = reserved.name().unwrap();
     assert_eq!(expect_errno(reserved.set_name(name)), Errno::EOPBADSTATE, "it has its name");
@@ -584,23 +452,18 @@ fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
         reserved.set_backlog(1),
         client.domain.endpoint_from_passive(&client.info, &reserved).map(|_| ()),
     ] {
-        assert_eq!(expect_errno(refused), Errno::EOPBADSTATE);
+        expect_error(refused, Errno::EOPBADSTATE);
     }
     drop(reserved);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let request = next_request_of_first_side(&[&server, &client]);
     assert_eq!(request.info().dest_addr, Some(name));
-    let accepting = server.open_endpoint_for_request(&request, SERVER);
-    accepting.accept(b"").unwrap();
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(CLIENT, b"")));
+    let accepting = server.accept(&request, b"");
+    expect_connected(&client, &server, b"");
     assert_eq!(connecting.name(), Ok(name));
     send_and_check_all_lengths((&client, &connecting), (&server, &accepting));
     // A listening endpoint keeps its address.
-    assert_eq!(
-        expect_errno(server.domain.endpoint_from_passive(&server.info, &listener)),
-        Errno::EOPBADSTATE
-    );
+    expect_error(server.domain.endpoint_from_passive(&server.info, &listener), Errno::EOPBADSTATE);
 }
 
 #[over(connected)]
@@ -613,14 +476,14 @@ fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
     assert!(name.is_specific() && name.port() != 0);
     let taken = side.fabric.passive_endpoint(&side.info).unwrap();
     taken.set_name(name).unwrap();
-    assert_eq!(expect_errno(taken.name()), Errno::EADDRINUSE);
+    expect_error(taken.name(), Errno::EADDRINUSE);
     taken.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(expect_errno(taken.listen()), Errno::EADDRINUSE);
+    expect_error(taken.listen(), Errno::EADDRINUSE);
     drop(passive);
     taken.listen().unwrap();
     assert_eq!(taken.name(), Ok(name));
-    assert_eq!(expect_errno(taken.listen()), Errno::EOPBADSTATE);
-    assert_eq!(expect_errno(taken.set_name(any_port)), Errno::EOPBADSTATE);
+    expect_error(taken.listen(), Errno::EOPBADSTATE);
+    expect_error(taken.set_name(any_port), Errno::EOPBADSTATE);
 }
 
 #[over(connected)]
@@ -629,55 +492,55 @@ fn invalid_connection_calls_are_refused(net: &Net) {
     let listener = side.open_listener(LISTENER);
     let name = listener.name().unwrap();
     let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
-    let both = BindFlags::TRANSMIT | BindFlags::RECV;
+    let both = BOTH;
 
     let unbound = side.domain.endpoint(&side.info).unwrap();
-    assert_eq!(expect_errno(unbound.enable()), Errno::ENOEQ);
+    expect_error(unbound.enable(), Errno::ENOEQ);
     unbound.bind_eq(&side.eq, 1).unwrap();
     unbound.bind_eq(&side.eq, 1).unwrap();
     let other_eq = side.fabric.open_eq(&EqAttr::default()).unwrap();
-    assert_eq!(expect_errno(unbound.bind_eq(&other_eq, 1)), Errno::EBUSY);
-    assert_eq!(expect_errno(unbound.connect(name, b"")), Errno::ENOCQ);
+    expect_error(unbound.bind_eq(&other_eq, 1), Errno::EBUSY);
+    expect_error(unbound.connect(name, b""), Errno::ENOCQ);
     unbound.bind_cq(&side.cq, both).unwrap();
     assert_eq!(expect_errno(unbound.accept(b"")), Errno::EOPBADSTATE, "it was not opened for a request");
-    assert_eq!(expect_errno(unbound.connect(name, &too_much)), Errno::EINVAL);
-    assert_eq!(expect_errno(unbound.connect(name.with_port(0), b"")), Errno::EINVAL);
+    expect_error(unbound.connect(name, &too_much), Errno::EINVAL);
+    expect_error(unbound.connect(name.with_port(0), b""), Errno::EINVAL);
     let other_format = match name.socket_addr() {
         std::net::SocketAddr::V4(_) => "[::1]:9",
         std::net::SocketAddr::V6(_) => "127.0.0.1:9",
     };
     let other_format = other_format.parse::<std::net::SocketAddr>().unwrap().into();
-    assert_eq!(expect_errno(unbound.connect(other_format, b"")), Errno::EINVAL);
+    expect_error(unbound.connect(other_format, b""), Errno::EINVAL);
     unbound.connect(name, b"").unwrap();
-    assert_eq!(expect_errno(unbound.connect(name, b"")), Errno::EOPBADSTATE);
+    expect_error(unbound.connect(name, b""), Errno::EOPBADSTATE);
 
     let passive = side.fabric.passive_endpoint(&side.info).unwrap();
-    assert_eq!(expect_errno(passive.listen()), Errno::ENOEQ);
+    expect_error(passive.listen(), Errno::ENOEQ);
     passive.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(expect_errno(passive.bind_eq(&side.eq, 1)), Errno::EBUSY);
-    assert_eq!(expect_errno(passive.set_name(other_format)), Errno::EINVAL);
+    expect_error(passive.bind_eq(&side.eq, 1), Errno::EBUSY);
+    expect_error(passive.set_name(other_format), Errno::EINVAL);
     assert_eq!(expect_errno(side.fabric.passive_endpoint(net.info())), Errno::EINVAL, "another type");
     let mut nowhere = side.info.clone();
     nowhere.domain.name = Some("nowhere".into());
-    assert_eq!(expect_errno(side.fabric.passive_endpoint(&nowhere)), Errno::ENOENT);
-    assert_eq!(expect_errno(side.domain.endpoint_from_passive(net.info(), &passive)), Errno::EINVAL);
+    expect_error(side.fabric.passive_endpoint(&nowhere), Errno::ENOENT);
+    expect_error(side.domain.endpoint_from_passive(net.info(), &passive), Errno::EINVAL);
 
     // Unconnected endpoints accept an event queue, but no connection calls.
     let unconnected = side.domain.endpoint(net.info()).unwrap();
     unconnected.bind_eq(&side.eq, 1).unwrap();
-    assert_eq!(expect_errno(unconnected.connect(name, b"")), Errno::ENOSYS);
-    assert_eq!(expect_errno(unconnected.accept(b"")), Errno::ENOSYS);
-    assert_eq!(expect_errno(unconnected.shutdown()), Errno::ENOSYS);
+    expect_error(unconnected.connect(name, b""), Errno::ENOSYS);
+    expect_error(unconnected.accept(b""), Errno::ENOSYS);
+    expect_error(unconnected.shutdown(), Errno::ENOSYS);
 
     let request = next_request_of_first_side(&[&side]);
-    assert_eq!(expect_errno(request.reject(&too_much)), Errno::EINVAL);
+    expect_error(request.reject(&too_much), Errno::EINVAL);
     let accepting = side.open_endpoint_for_request(&request, SERVER);
-    assert_eq!(expect_errno(accepting.accept(&too_much)), Errno::EINVAL);
-    assert_eq!(expect_errno(accepting.enable().and_then(|()| accepting.accept(&too_much))), Errno::EINVAL);
+    expect_error(accepting.accept(&too_much), Errno::EINVAL);
+    expect_error(accepting.enable().and_then(|()| accepting.accept(&too_much)), Errno::EINVAL);
     accepting.accept(b"").unwrap();
     let mut asked = side.info.clone();
     asked.caps = Caps::MSG | Caps::SOURCE;
-    assert_eq!(expect_errno(side.domain.endpoint(&asked)), Errno::EINVAL);
+    expect_error(side.domain.endpoint(&asked), Errno::EINVAL);
 }
 
 #[over(connected)]
@@ -692,46 +555,21 @@ fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     assert!(eq.close().is_ok());
 }
 
-#[over(connected)]
-fn completion_queue_reads_drive_a_connection(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting =
-        server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
-    accepting.accept(b"").unwrap();
-    // The application reads no event.
-    let deadline = Deadline::new();
-    let (mut sent, mut is_received) = (false, false);
-    connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    while !is_received {
-        sent = sent || accepting.send(payload(1, 8), NOWHERE, 2).is_ok();
-        server.cq.progress();
-        is_received = client.cq.read().unwrap().is_some_and(|completion| completion.context == 1);
-        deadline.yield_or_panic("a message over the connection");
-    }
-}
-
 /// The library's own threads, if it has any, make the connection.
 #[over(automatic)]
 fn connection_is_made_without_reads_by_the_application(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
+    let (client, server, listener) = open_sides(net);
     let connecting = client.open_endpoint(CLIENT);
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    let accepting = server.open_endpoint_for_request(&next_request_of_first_side(&[&server]), SERVER);
-    accepting.accept(b"").unwrap();
-    let deadline = Deadline::new();
-    while accepting.send(payload(1, 8), NOWHERE, 2).is_err() {
-        thread::sleep(Duration::from_millis(1));
-        deadline.yield_or_panic("a connection");
-    }
+    let accepting = server.accept(&next_request_of_first_side(&[&server]), b"");
     // The client is connected too, before it has read a queue.
-    while connecting.send(payload(2, 8), NOWHERE, 3).is_err() {
-        thread::sleep(Duration::from_millis(1));
-        deadline.yield_or_panic("a connection");
+    for (identity, endpoint) in [(1, &accepting), (2, &connecting)] {
+        let deadline = Deadline::new();
+        while endpoint.send(payload(identity, 8), NOWHERE, 2).is_err() {
+            thread::sleep(Duration::from_millis(1));
+            deadline.yield_or_panic("a connection");
+        }
     }
     assert_eq!(next_event_of_first_side(&[&client]), Ok(make_connected_event(CLIENT, b"")));
 }

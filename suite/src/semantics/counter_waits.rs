@@ -1,25 +1,7 @@
 //! Waiting for counters: `fi_cntr(3)`, `fi_poll(3)`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
-use homespun::counter::CounterWaitError;
-use homespun::flags::{MrFlags, OpFlags};
-use homespun::wait::Waitable;
-use homespun::{RemoteMemory, WaitObject};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::binding::{open_counter, register_region};
-use crate::semantics::counters::{
-    ANY, KEY, LENS_BYTES, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE, make_counting_setup,
-    make_region_spec, make_rma_call, make_send,
-};
-use crate::sleeping::{
-    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
-    wait_for_threshold,
-};
-use crate::{Deadline, MemoryKind, Net, Party, RmaBy, Setup, over};
+use super::counters::{LENS_BYTES, make_counting_setup, make_region_spec, make_rma_call};
+use super::prelude::*;
 
 /// Returns all wait objects of counters.
 fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
@@ -62,10 +44,7 @@ fn counter_waits_wake_for_endpoint_events(net: &Net) {
             for (number, &len_bytes) in (1..).zip(lens_bytes) {
                 let_threads_fall_asleep();
                 alice.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
-                alice
-                    .endpoint
-                    .sendmsg(make_send(&alice, number, len_bytes, OpFlags::MATCH_COMPLETE))
-                    .unwrap();
+                alice.post_send(number, len_bytes, OpFlags::MATCH_COMPLETE);
                 wait_for_threshold(alice.local_counter(SEND), number);
                 alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, number, len_bytes)).unwrap();
                 wait_for_threshold(alice.local_counter(WRITE), number);
@@ -136,8 +115,7 @@ fn counter_wait_ends_when_an_operation_fails(net: &Net) {
         });
         assert!(bob.read_counter(RECV).1 > 0);
         // The send goes to an address without a listener.
-        let vacancy = net.reserve_vacant_address();
-        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        let (_vacancy, absent) = net.insert_vacant_address(&alice);
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
         let waited = alice.local_counter(SEND).wait(1, Some(PATIENCE));
         assert_eq!(waited, Err(CounterWaitError::ErrorAvailable));
@@ -171,50 +149,9 @@ fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
 }
 
 #[over(one_process)]
-fn counter_wait_wakes_while_another_thread_polls(net: &Net) {
-    const MESSAGES: u64 = 200;
-    for wait in [WaitObject::Unspec, WaitObject::Fd] {
-        let (alice, bob) = open_sleepers(net, wait);
-        for context in 0..MESSAGES {
-            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        }
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            // This thread drives the endpoint. The thread polls, so that it reads each event before the
-            // waiting thread.
-            scope.spawn(|| {
-                while !is_over.load(Ordering::SeqCst) {
-                    bob.poll_completion();
-                    thread::yield_now();
-                }
-            });
-            let _over = StopOnDrop(&is_over);
-            let waits = scope.spawn(|| {
-                for number in 1..=MESSAGES {
-                    wait_for_threshold(bob.local_counter(RECV), number);
-                }
-            });
-            for context in 0..MESSAGES {
-                alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
-                if context % 50 == 0 {
-                    let_threads_fall_asleep();
-                }
-                wait_for_threshold(alice.local_counter(SEND), context + 1);
-            }
-            let deadline = Deadline::new();
-            while !waits.is_finished() {
-                alice.poll_completion();
-                deadline.yield_or_panic("all to be counted");
-            }
-        });
-        start_driving_both(net, [&alice, &bob]);
-    }
-}
-
-#[over(one_process)]
 fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
     const ROUNDS: u64 = 10;
-    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+    let bob = net.open_party_with(Setup::asleep());
     let domain = bob.local_domain();
     let counter = open_counter(domain, WaitObject::Unspec);
     let always = register_region(domain, 1, MrFlags::empty());
@@ -229,7 +166,7 @@ fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
         let over = StopOnDrop(&is_over);
         for _ in 0..ROUNDS {
             // Open an endpoint for only the two accesses below, and a region for the second access.
-            let target = net.open_party_with(Setup { asleep: true, ..Setup::default() });
+            let target = net.open_party_with(Setup::asleep());
             let alice =
                 net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
             let to = alice.insert_address_of(&target);

@@ -1,33 +1,9 @@
 //! The events that counters count: `fi_cntr(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{MrAccess, OpFlags};
-use homespun::{CounterEvents, Errno, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload};
-use crate::{AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-pub(crate) const KEY: u64 = 0xc0_0c;
-pub(crate) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
-
-pub(crate) const SEND: CounterEvents = CounterEvents::SEND;
-pub(crate) const RECV: CounterEvents = CounterEvents::RECV;
-pub(crate) const READ: CounterEvents = CounterEvents::READ;
-pub(crate) const WRITE: CounterEvents = CounterEvents::WRITE;
-pub(crate) const REMOTE_READ: CounterEvents = CounterEvents::REMOTE_READ;
-pub(crate) const REMOTE_WRITE: CounterEvents = CounterEvents::REMOTE_WRITE;
+use super::prelude::*;
 
 /// Lengths of operations that use every protocol.
 pub(crate) const LENS_BYTES: [usize; 7] = [0, 8, 3000, 20_000, 100_000, 300_000, (1 << 20) + 5];
-
-const LEVELS: [OpFlags; 4] = [
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
 
 pub(crate) fn make_counting_setup() -> Setup {
     Setup { counts: true, ..Setup::default() }
@@ -45,11 +21,6 @@ pub(crate) fn make_rma_call(
     len_bytes: usize,
 ) -> RmaCall {
     RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context)
-}
-
-pub(crate) fn make_send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) -> SendMsg {
-    let buffers = vec![payload(context, len_bytes)];
-    SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() }
 }
 
 /// Drives all parties until the region has counted these accesses. With another provider, ignores the reads:
@@ -80,7 +51,7 @@ fn messages_are_counted_at_both_ends(net: &Net) {
             bob.endpoint.recvmsg(receive).unwrap();
             alice
                 .endpoint
-                .sendmsg(SendMsg { tag: tag.map(Tag), ..make_send(&alice, context, len_bytes, flags) })
+                .sendmsg(SendMsg { tag: tag.map(Tag), ..alice.message(context, len_bytes, flags) })
                 .unwrap();
             assert_eq!((bob.next_completion().context, alice.next_completion().context), (context, context));
             sent += 1;
@@ -218,14 +189,13 @@ fn accesses_to_a_mapped_region_are_counted(net: &Net) {
 
 #[over(all)]
 fn unreported_operations_are_counted(net: &Net) {
-    let silent = || Setup { selective: true, ..make_counting_setup() };
-    let (alice, bob) = net.open_pair_with(silent(), silent());
+    let (alice, bob) = net.open_equal_pair(Setup { selective: true, ..make_counting_setup() });
     let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
     let (mut sent, mut received, mut accessed) = (0, 0, 0);
     for (context, len_bytes) in (1..).zip(LENS_BYTES) {
         for flags in LEVELS {
             bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
-            alice.endpoint.sendmsg(make_send(&alice, context, len_bytes, flags)).unwrap();
+            alice.post_send(context, len_bytes, flags);
         }
         bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
         alice.endpoint.send(payload(context, len_bytes), alice.peer(), context).unwrap();
@@ -260,8 +230,7 @@ fn unreported_operations_are_counted(net: &Net) {
 /// `fi_cntr(3)` leaves open whether a provider counts errors.
 #[over(all, own)]
 fn failures_are_counted_as_errors(net: &Net) {
-    let silent = || Setup { selective: true, ..make_counting_setup() };
-    let (alice, bob) = net.open_pair_with(silent(), silent());
+    let (alice, bob) = net.open_equal_pair(Setup { selective: true, ..make_counting_setup() });
     // A truncated and a cancelled receive.
     bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
@@ -293,8 +262,7 @@ fn failures_are_counted_as_errors(net: &Net) {
 #[over(all, own)]
 fn operations_on_an_unreachable_peer_are_counted_as_errors(net: &Net) {
     let alice = net.open_party_with(make_counting_setup());
-    let vacancy = net.reserve_vacant_address();
-    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let (_vacancy, absent) = net.insert_vacant_address(&alice);
     alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
     assert_eq!(alice.next_failure().completion.context, 1);
     alice.endpoint.inject(&payload(1, 8), absent, None, None).unwrap();
@@ -326,7 +294,7 @@ fn peeks_are_not_counted_as_receives(net: &Net) {
     look(OpFlags::PEEK);
     assert_eq!(bob.next_failure().errno(), Errno::ENOMSG);
     for flags in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
-        let send = make_send(&alice, 1, 8, OpFlags::empty());
+        let send = alice.message(1, 8, OpFlags::empty());
         alice.send_and_wait_for_delivery(SendMsg { tag: Some(Tag(5)), ..send });
         look(OpFlags::PEEK | flags);
         assert_eq!(bob.next_completion().context, 7);
@@ -374,8 +342,7 @@ fn multi_receive_counts_each_message(net: &Net) {
 #[over(all)]
 fn full_completion_queue_delays_no_counting(net: &Net) {
     const COUNT: u64 = 100;
-    let setup = || Setup { cq_depth_entries: 2, ..make_counting_setup() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { cq_depth_entries: 2, ..make_counting_setup() });
     for context in 0..COUNT {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
@@ -391,10 +358,9 @@ fn full_completion_queue_delays_no_counting(net: &Net) {
 
 #[over(all)]
 fn send_is_counted_only_at_its_completion_level(net: &Net) {
-    let silent = || Setup { selective: true, ..make_counting_setup() };
-    let (alice, bob) = net.open_pair_with(silent(), silent());
-    alice.endpoint.sendmsg(make_send(&alice, 1, 8, OpFlags::MATCH_COMPLETE)).unwrap();
-    alice.endpoint.sendmsg(make_send(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE)).unwrap();
+    let (alice, bob) = net.open_equal_pair(Setup { selective: true, ..make_counting_setup() });
+    alice.post_send(1, 8, OpFlags::MATCH_COMPLETE);
+    alice.post_send(2, 8, OpFlags::DELIVERY_COMPLETE);
     alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
     alice.assert_no_completion();
     alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
@@ -417,18 +383,4 @@ fn operation_on_own_endpoint_is_counted_at_both_ends(net: &Net) {
         alice.wait_for_exact_counts(&every);
         await_region_counts(&alice, &region, done, done);
     }
-}
-
-#[over(all, own)]
-fn operations_that_fail_with_their_peer_are_counted(net: &Net) {
-    let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
-    alice.exchange_long_messages(&bob);
-    alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
-    alice.endpoint.sendmsg(make_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE)).unwrap();
-    alice.endpoint.sendmsg(make_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE)).unwrap();
-    drop(bob);
-    alice.wait_for_exact_counts(&[(SEND, (1, 2)), (RECV, (1, 0))]);
-    let mut failed = [alice.next_failure().completion.context, alice.next_failure().completion.context];
-    failed.sort_unstable();
-    assert_eq!(failed, [3, 4]);
 }

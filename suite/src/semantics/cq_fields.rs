@@ -1,19 +1,8 @@
 //! Tests the statements of `fi_cq(3)` in the sections "Completion fields", "Completion flags" and
 //! "fi_close". The files `entries.rs`, `overrun.rs` and `waiting.rs` test reads, overruns and waits.
 
-use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
-use homespun::{
-    AvAttr, Buffer, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, FabricAddress,
-    OperationError, ReadError, Rejected, Tag, TagMatch,
-};
+use super::prelude::*;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::Post;
-use crate::{Deadline, Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const TAG: u64 = 0x8000_0000_0000_0001;
 const DATA: u64 = 0x0123_4567_89ab_cdef;
 
@@ -22,9 +11,6 @@ const TSENT: CompletionFlags = CompletionFlags::SEND.union(CompletionFlags::TAGG
 const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
 const TRECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::TAGGED);
 const WITH_DATA: CompletionFlags = CompletionFlags::REMOTE_CQ_DATA;
-
-/// A kind of send: its name, the call, and the tag and the data that it sends.
-type SendKind<'a> = (&'a str, &'a dyn Fn(), Option<u64>, Option<u64>);
 
 /// Returns an entry without its buffer.
 fn make_entry(context: u64, flags: CompletionFlags, len_bytes: usize, data: u64, tag: u64) -> Completion {
@@ -50,103 +36,12 @@ fn strip_undefined(entry: &Completion) -> Completion {
 }
 
 #[over(all)]
-fn completion_fields_match_every_send_and_receive_call(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let (to, message) = (alice.peer(), || payload(1, 50));
-    let msg =
-        |tag, data| SendMsg { buffers: vec![message()], to, tag, data, context: 5, ..SendMsg::default() };
-    let post = |tag, data| Post { peer: to, tag, data, context: 5, flags: None };
-    let sends: &[SendKind<'_>] = &[
-        ("send", &|| alice.endpoint.send(message(), to, 5).unwrap(), None, None),
-        ("sendv", &|| alice.endpoint.sendv(vec![message()], to, 5).unwrap(), None, None),
-        ("senddata", &|| alice.endpoint.senddata(message(), DATA, to, 5).unwrap(), None, Some(DATA)),
-        ("sendmsg", &|| alice.endpoint.sendmsg(msg(None, None)).unwrap(), None, None),
-        ("sendmsg, data", &|| alice.endpoint.sendmsg(msg(None, Some(0))).unwrap(), None, Some(0)),
-        ("raw", &|| alice.endpoint.send_from_raw_memory(&[message()], post(None, None)).unwrap(), None, None),
-        ("tsend", &|| alice.endpoint.tsend(message(), to, Tag(TAG), 5).unwrap(), Some(TAG), None),
-        ("tsendv", &|| alice.endpoint.tsendv(vec![message()], to, Tag(0), 5).unwrap(), Some(0), None),
-        (
-            "tsenddata",
-            &|| alice.endpoint.tsenddata(message(), DATA, to, Tag(TAG), 5).unwrap(),
-            Some(TAG),
-            Some(DATA),
-        ),
-        ("tsendmsg", &|| alice.endpoint.sendmsg(msg(Some(Tag(TAG)), None)).unwrap(), Some(TAG), None),
-        (
-            "tsendmsg, data",
-            &|| alice.endpoint.sendmsg(msg(Some(Tag(TAG)), Some(DATA))).unwrap(),
-            Some(TAG),
-            Some(DATA),
-        ),
-        (
-            "traw",
-            &|| alice.endpoint.send_from_raw_memory(&[message()], post(Some(TAG), None)).unwrap(),
-            Some(TAG),
-            None,
-        ),
-    ];
-    for &(call, send, tag, data) in sends {
-        let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
-        flags.set(WITH_DATA, data.is_some());
-        // The entry is the same for every receive call.
-        let tagged = tag.map(|_| TagMatch::ANY);
-        let receives: [&dyn Fn(); 3] = [
-            &|| match tagged {
-                Some(TagMatch { tag, ignore }) => {
-                    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag).ignoring(ignore), 7).unwrap();
-                }
-                None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
-            },
-            &|| match tagged {
-                Some(TagMatch { tag, ignore }) => {
-                    bob.endpoint.trecvv(vec![marked_buffer(64)], ANY, Tag(tag).ignoring(ignore), 7).unwrap();
-                }
-                None => bob.endpoint.recvv(vec![marked_buffer(64)], ANY, 7).unwrap(),
-            },
-            &|| {
-                let receive =
-                    RecvMsg { buffers: vec![marked_buffer(64)], tagged, context: 7, ..RecvMsg::default() };
-                bob.endpoint.recvmsg(receive).unwrap();
-            },
-        ];
-        for receive in receives {
-            receive();
-            send();
-            let expected = make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0));
-            assert_eq!(next_entry_without_buffer(&bob), expected, "{call}");
-            // Length, data and tag are valid only at the receiver.
-            let kind = if tag.is_some() { TSENT } else { SENT };
-            assert_eq!(next_entry_without_buffer(&alice), make_entry(5, kind, 0, 0, 0), "{call}");
-        }
-    }
-    // An injected message completes only at the receiver.
-    for (tag, data) in [(None, None), (None, Some(DATA)), (Some(TAG), None), (Some(TAG), Some(DATA))] {
-        alice.endpoint.inject(&message(), to, tag.map(Tag), data).unwrap();
-        let mut flags = if tag.is_some() { TRECEIVED } else { RECEIVED };
-        flags.set(WITH_DATA, data.is_some());
-        match tag {
-            Some(tag) => bob.endpoint.trecv(marked_buffer(64), ANY, Tag(tag), 7).unwrap(),
-            None => bob.endpoint.recv(marked_buffer(64), ANY, 7).unwrap(),
-        }
-        assert_eq!(
-            next_entry_without_buffer(&bob),
-            make_entry(7, flags, 50, data.unwrap_or(0), tag.unwrap_or(0))
-        );
-    }
-    alice.assert_no_completion();
-}
-
-#[over(all)]
 fn completion_fields_match_peeks_and_claims(net: &Net) {
     let (alice, bob) = net.open_pair();
     let send = |tag| {
         let (buffers, to) = (vec![payload(1, 50)], alice.peer());
         let send = SendMsg { buffers, to, tag, data: Some(DATA), ..SendMsg::default() };
-        if alice.is_homespun() {
-            alice.send_and_wait_for_delivery(send);
-        } else {
-            alice.endpoint.sendmsg(send).unwrap();
-        }
+        alice.send_unexpected(send);
     };
     let arrived = |context, tag: Option<u64>, flags| {
         let buffers = if flags == OpFlags::CLAIM { vec![marked_buffer(64)] } else { Vec::new() };
@@ -190,8 +85,8 @@ fn completion_fields_match_peeks_and_claims(net: &Net) {
 #[over(all)]
 fn error_entries_describe_the_failed_operation(net: &Net) {
     for selective in [false, true] {
-        let setup = || Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) =
+            net.open_equal_pair(Setup { selective, cq_format: Some(CqFormat::Context), ..Setup::default() });
         let check = |failed: CompletionError, error, expected: Completion| {
             assert_eq!(failed.error, error);
             let told = Completion { buffer: Buffer::None, ..failed.completion };
@@ -229,8 +124,7 @@ fn error_entries_describe_the_failed_operation(net: &Net) {
         bob.endpoint.recvmsg(look).unwrap();
         check(bob.next_failure(), OperationError::NoMessage, make_entry(4, TRECEIVED, 0, 0, 0));
 
-        let vacancy = net.reserve_vacant_address();
-        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        let (_vacancy, absent) = net.insert_vacant_address(&alice);
         alice.endpoint.tsend(payload(5, 8), absent, Tag(TAG), 5).unwrap();
         let refused = alice.next_failure();
         assert_eq!(refused.errno(), Errno::ECONNREFUSED);
@@ -296,8 +190,7 @@ fn queue_holds_the_requested_entry_count(net: &Net) {
         assert_eq!(cq.format(), CqFormat::Tagged, "the default");
         cq.close().unwrap();
     }
-    let refused = domain.open_cq(&CqAttr { size_entries: usize::MAX, ..CqAttr::default() });
-    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
+    expect_error(domain.open_cq(&CqAttr { size_entries: usize::MAX, ..CqAttr::default() }), Errno::EINVAL);
 }
 
 #[over(one_process)]
@@ -316,8 +209,7 @@ fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
         bob.endpoint.cancel(2).unwrap();
-        let (buffers, to) = (vec![payload(1, 8)], alice.peer());
-        alice.send_and_wait_for_delivery(SendMsg { buffers, to, ..SendMsg::default() });
+        alice.deliver(1, 8);
         let Party { endpoint, cq, .. } = bob;
         let cq = cq.expect_local().clone();
         let Rejected { error, returned: cq } = cq.close().expect_err("the endpoint is there");
@@ -336,10 +228,7 @@ fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
 #[over(one_process)]
 fn closing_a_queue_frees_unread_buffers(net: &Net) {
     let domain = net.open_other_domain();
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint = domain.endpoint(net.info()).unwrap();
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
+    let (endpoint, cq, av) = open_disabled_endpoint(&domain, net.info());
     endpoint.enable().unwrap();
     let own = av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
     let message = Bytes::from(vec![7; 8]);

@@ -2,19 +2,8 @@
 //! `fi_endpoint(3)`. Messages beyond the budget wait at their sender, and none is lost. Other peers need not
 //! wait.
 
-use std::collections::BTreeSet;
-use std::thread;
-
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Errno, FabricAddress, OperationError, Tag, TagMatch};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// The receivers' budget for unexpected messages.
 const BUDGET_BYTES: usize = 40_000;
@@ -50,13 +39,9 @@ fn message_len_bytes(number: u64) -> usize {
 
 /// Sends the message of this number. Returns false if the queue is full.
 fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> bool {
-    let buffers = vec![payload(number, message_len_bytes(number))];
-    let send = SendMsg { buffers, to, data: Some(number), context: number, flags, ..SendMsg::default() };
-    match from.endpoint.sendmsg(send) {
-        Ok(()) => true,
-        Err(error) if error.errno() == Errno::EAGAIN => false,
-        Err(error) => panic!("message {number} was refused: {error}"),
-    }
+    let send = from.message(number, message_len_bytes(number), flags);
+    let sent = from.endpoint.sendmsg(SendMsg { to, data: Some(number), ..send });
+    sent.map_err(|error| assert_eq!(error.errno(), Errno::EAGAIN, "message {number}")).is_ok()
 }
 
 /// Sends until no more sends are accepted. Returns how many were accepted, and which of them completed.
@@ -82,13 +67,8 @@ fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, 
 /// Receives the next message, which must have this number.
 #[track_caller]
 fn receive_and_check(party: &Party, number: u64) {
-    party.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
-    let completion = party.next_completion();
-    assert_eq!((completion.context, completion.data), (number, number));
-    assert!(
-        received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)),
-        "message {number}"
-    );
+    let message = payload(number, message_len_bytes(number));
+    assert_eq!(party.receive_message(number, 2 * LEN_BYTES, &message).data, number);
 }
 
 /// Checks that each of `count` sends that has not `ended` ends once.
@@ -106,12 +86,7 @@ fn check_all_sends_end(party: &Party, mut ended: Vec<u64>, count: u64) {
 
 #[over(driven)]
 fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
-    for level in [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ] {
+    for level in LEVELS {
         let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
         let (accepted, ended) = send_until_refused(&alice, alice.peer(), level);
         if level == OpFlags::MATCH_COMPLETE {
@@ -128,59 +103,6 @@ fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
 }
 
 #[over(driven)]
-fn waiting_sends_proceed_as_messages_are_received(net: &Net) {
-    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    let count = 400;
-    let (mut sent, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
-    let mut ended = ended.len();
-    let mut taken = 0;
-    let deadline = Deadline::new();
-    while taken < count {
-        // Some batches have few receives, so messages wait for receives. Other batches have many, so
-        // receives wait for messages.
-        let batch = (1 + taken % 30).min(count - taken);
-        for number in taken..taken + batch {
-            bob.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, number).unwrap();
-        }
-        // A message sent on request may complete later than the next one.
-        let mut missing: BTreeSet<u64> = (taken..taken + batch).collect();
-        while !missing.is_empty() {
-            while sent < count
-                && sent < taken + batch + 5
-                && try_send(&alice, alice.peer(), sent, OpFlags::empty())
-            {
-                sent += 1;
-            }
-            let completion = loop {
-                if let Some(next) = bob.poll_completion() {
-                    break next.unwrap().0;
-                }
-                alice.progress_all();
-                while sent < count && try_send(&alice, alice.peer(), sent, OpFlags::empty()) {
-                    sent += 1;
-                }
-                while let Some(ending) = alice.poll_completion() {
-                    ending.unwrap();
-                    ended += 1;
-                }
-                deadline.yield_or_panic("a message of the flood");
-            };
-            let number = completion.context;
-            assert_eq!(completion.data, number);
-            assert!(missing.remove(&number), "receive {number} has completed twice");
-            assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
-        }
-        taken += batch;
-    }
-    assert_eq!((sent, taken), (count, count));
-    for _ in ended..count as usize {
-        alice.next_completion();
-    }
-    alice.assert_no_completion();
-    bob.assert_no_completion();
-}
-
-#[over(driven)]
 fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let carol = net.open_party();
@@ -190,33 +112,18 @@ fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
     let (accepted, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     // Carol's messages to bob arrive, with or without a posted receive, ...
     for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
-        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
-        let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
+        let send = carol.message(tag, len_bytes, OpFlags::MATCH_COMPLETE);
         let to = carol.fabric_address_of(&bob);
-        let send = SendMsg { buffers, to, tag: Some(Tag(tag)), context: tag, flags, ..SendMsg::default() };
-        carol.endpoint.sendmsg(send).unwrap();
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(tag, len_bytes));
+        carol.endpoint.sendmsg(SendMsg { to, tag: Some(Tag(tag)), ..send }).unwrap();
+        bob.receive_tagged(tag, len_bytes);
         assert_eq!(carol.next_completion().context, tag);
     }
-    carol.send_and_wait_for_delivery(SendMsg {
-        to: carol.fabric_address_of(&bob),
-        tag: Some(Tag(50)),
-        ..SendMsg::default()
-    });
+    let to = carol.fabric_address_of(&bob);
+    carol.send_and_wait_for_delivery(SendMsg { to, tag: Some(Tag(50)), ..SendMsg::default() });
     // ... and so do bob's own messages and their acknowledgements, ...
     for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
-        let to = bob.peer();
-        let (buffers, tag) = (vec![payload(7, len_bytes)], Some(7));
-        bob.send_and_wait_for_delivery(SendMsg {
-            buffers: buffers.clone(),
-            to,
-            tag: tag.map(Tag),
-            ..SendMsg::default()
-        });
-        alice.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(7), 1007).unwrap();
-        let completion = alice.next_completion();
-        assert_eq!(completion.context, 1007);
-        assert!(received_bytes(&completion.buffer) == buffers[0]);
+        bob.deliver_tagged(7, 7, len_bytes);
+        alice.receive_tagged(7, len_bytes);
     }
     // ... and bob receives the messages of the flood that have arrived. Then the others arrive.
     for number in 0..accepted {
@@ -232,17 +139,10 @@ fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
 fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
     let lens_bytes = [BUDGET_BYTES + 1, 100, 100_000, 0, 300_000, (5 << 20) + 1, 19_000, 8];
-    for level in [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ] {
+    for level in LEVELS {
         for (number, len_bytes) in (0..).zip(lens_bytes) {
-            let buffers = vec![payload(number, len_bytes)];
-            let (to, flags, data) = (alice.peer(), level, Some(number));
-            let send = SendMsg { buffers, to, data, context: number, flags, ..SendMsg::default() };
-            alice.endpoint.sendmsg(send).unwrap();
+            let send = alice.message(number, len_bytes, level);
+            alice.endpoint.sendmsg(SendMsg { data: Some(number), ..send }).unwrap();
         }
         // The short messages fit into the budget, and may complete.
         let mut ended: Vec<u64> = Vec::new();
@@ -251,18 +151,13 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
             ended.extend(alice.poll_completion().map(|ending| ending.unwrap().0.context));
         }
         for &number in &ended {
-            let len_bytes = lens_bytes[number as usize];
-            assert!(
-                len_bytes <= BUDGET_BYTES && level != OpFlags::MATCH_COMPLETE,
-                "{len_bytes} at {level:?}"
-            );
+            let is_short = lens_bytes[number as usize] <= BUDGET_BYTES;
+            assert!(is_short && level != OpFlags::MATCH_COMPLETE, "message {number} at {level:?}");
         }
         bob.assert_no_completion();
         for (number, len_bytes) in (0..).zip(lens_bytes) {
-            bob.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
-            let completion = bob.next_completion();
-            assert_eq!((completion.context, completion.data), (number, number));
-            assert!(received_bytes(&completion.buffer) == payload(number, len_bytes));
+            let completion = bob.receive_message(number, len_bytes, &payload(number, len_bytes));
+            assert_eq!(completion.data, number);
         }
         check_all_sends_end(&alice, ended, lens_bytes.len() as u64);
     }
@@ -272,21 +167,16 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
 fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
     let count = 120;
-    let long = |number: u64| payload(number, BUDGET_BYTES + 1 + number as usize);
+    let long_bytes = |number: u64| BUDGET_BYTES + 1 + number as usize;
     for number in 0..count {
-        let (buffers, flags) = (vec![long(number)], OpFlags::DELIVERY_COMPLETE);
-        let (to, tag) = (alice.peer(), Some(number));
-        alice
-            .endpoint
-            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), context: number, flags, ..SendMsg::default() })
-            .unwrap();
+        alice.post_tagged(number, long_bytes(number), OpFlags::DELIVERY_COMPLETE);
     }
     alice.assert_no_completion();
     for number in 0..count {
         bob.endpoint.trecv(marked_buffer(2 * BUDGET_BYTES), ANY, TagMatch::ANY, number).unwrap();
         let completion = bob.next_completion();
         assert_eq!((completion.context, completion.tag.0), (number, number));
-        assert!(received_bytes(&completion.buffer) == long(number));
+        assert!(received_bytes(&completion.buffer) == payload(number, long_bytes(number)));
     }
     check_all_sends_end(&alice, Vec::new(), count);
 }
@@ -376,35 +266,37 @@ fn discarded_messages_return_credit(net: &Net) {
     assert_eq!(sent, count);
 }
 
+/// Receives the message of this number from a source, amid completions of the party's own sends. Adds the
+/// contexts of these to `ended`.
+#[track_caller]
+fn receive_amid_sends(party: &Party, from: FabricAddress, number: u64, ended: &mut Vec<u64>) {
+    party.endpoint.recv(marked_buffer(2 * LEN_BYTES), from, 10_000 + number).unwrap();
+    loop {
+        let completion = party.next_completion();
+        if completion.context >= 10_000 {
+            assert_eq!((completion.context, completion.data), (10_000 + number, number));
+            return assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
+        }
+        ended.push(completion.context);
+    }
+}
+
 #[over(driven)]
 fn floods_in_both_directions_all_arrive(net: &Net) {
-    let setup = || Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() });
     let (from_alice, ended_of_alice) = send_until_refused(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
     let (from_bob, ended_of_bob) = send_until_refused(&bob, bob.peer(), OpFlags::INJECT_COMPLETE);
-    let mut ended = [ended_of_alice, ended_of_bob];
-    let accepted = [from_alice, from_bob];
-    let parties = [&alice, &bob];
+    let mut sides = [(&alice, ended_of_alice, from_bob), (&bob, ended_of_bob, from_alice)];
     for number in 0..from_alice.max(from_bob) {
-        for (who, party) in parties.into_iter().enumerate() {
-            if number < accepted[1 - who] {
-                party.endpoint.recv(marked_buffer(2 * LEN_BYTES), ANY, 10_000 + number).unwrap();
-                loop {
-                    let completion = party.next_completion();
-                    if completion.context < 10_000 {
-                        ended[who].push(completion.context);
-                        continue;
-                    }
-                    assert_eq!((completion.context, completion.data), (10_000 + number, number));
-                    assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
-                    break;
-                }
+        for (party, ended, count) in &mut sides {
+            if number < *count {
+                receive_amid_sends(party, ANY, number, ended);
             }
         }
     }
-    for (who, party) in parties.into_iter().enumerate() {
-        check_all_sends_end(party, ended[who].clone(), accepted[who]);
-    }
+    let [(_, ended_of_alice, _), (_, ended_of_bob, _)] = sides;
+    check_all_sends_end(&alice, ended_of_alice, from_alice);
+    check_all_sends_end(&bob, ended_of_bob, from_bob);
 }
 
 #[over(driven)]
@@ -414,17 +306,7 @@ fn flood_to_own_endpoint_waits_for_credit(net: &Net) {
     let own = narcissus.insert_address_of(&narcissus);
     let (accepted, mut ended) = send_until_refused(&narcissus, own, OpFlags::DELIVERY_COMPLETE);
     for number in 0..accepted {
-        narcissus.endpoint.recv(marked_buffer(2 * LEN_BYTES), own, 10_000 + number).unwrap();
-        loop {
-            let completion = narcissus.next_completion();
-            if completion.context < 10_000 {
-                ended.push(completion.context);
-                continue;
-            }
-            assert_eq!((completion.context, completion.data), (10_000 + number, number));
-            assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
-            break;
-        }
+        receive_amid_sends(&narcissus, own, number, &mut ended);
     }
     check_all_sends_end(&narcissus, ended, accepted);
 }

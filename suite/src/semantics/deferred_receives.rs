@@ -1,16 +1,9 @@
 //! Peeks, claims and multi-receive buffers as deferred work: `fi_trigger(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::trigger::Operation;
-use homespun::{Buffer, BytesMut, Counter, Errno, OperationError, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::counters::RECV;
-use crate::semantics::triggered::{
+use super::prelude::*;
+use super::triggered::{
     await_counts, make_post_work, open_counter, open_triggering_pair, queue_work, trigger_at,
 };
-use crate::{Net, Party, over};
 
 const TAG: Tag = Tag(7);
 const CONTEXT: u64 = 5;
@@ -52,11 +45,6 @@ impl Deferring {
     }
 }
 
-fn deliver_tagged(from: &Party, identity: u64, len_bytes: usize) {
-    let (buffers, to) = (vec![payload(identity, len_bytes)], from.peer());
-    from.send_and_wait_for_delivery(SendMsg { buffers, to, tag: Some(TAG), ..SendMsg::default() });
-}
-
 #[over(one_process)]
 fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(net: &Net) {
     for len_bytes in LENS_BYTES {
@@ -71,7 +59,7 @@ fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(net: &Net) {
         alice.defer_tagged(5, vec![], flags | OpFlags::CLAIM | OpFlags::DISCARD);
         alice.defer_tagged(6, room(), flags | OpFlags::CLAIM);
         for identity in [1, 2] {
-            deliver_tagged(&bob, identity, len_bytes);
+            bob.deliver_tagged(TAG.0, identity, len_bytes);
         }
         for step in 1..=5 {
             alice.trigger_next();
@@ -101,7 +89,7 @@ fn deferred_peeks_and_claims_are_counted_but_not_reported_by_default(net: &Net) 
     alice.defer_tagged(1, vec![], OpFlags::PEEK | OpFlags::CLAIM);
     alice.defer_tagged(2, vec![marked_buffer(8)], OpFlags::CLAIM);
     alice.defer_tagged(3, vec![], OpFlags::PEEK);
-    deliver_tagged(&bob, 1, 8);
+    bob.deliver_tagged(TAG.0, 1, 8);
     for step in 1..=2 {
         alice.trigger_next();
         await_counts(&alice.party, &alice.done, (step, 0));
@@ -121,7 +109,7 @@ fn application_receives_what_a_deferred_peek_claimed(net: &Net) {
     let alice = Deferring::new(alice);
     alice.defer_tagged(0, vec![], OpFlags::PEEK | OpFlags::CLAIM | OpFlags::COMPLETION);
     assert_eq!(alice.party.next_failure().error, OperationError::NoMessage);
-    deliver_tagged(&bob, 1, 300);
+    bob.deliver_tagged(TAG.0, 1, 300);
     alice.defer_tagged(0, vec![], OpFlags::PEEK | OpFlags::CLAIM | OpFlags::COMPLETION);
     assert_eq!(alice.party.next_completion().context, CONTEXT);
     let claim = RecvMsg {
@@ -146,11 +134,7 @@ fn deferred_multi_receive_completes_at_the_release_of_its_buffer(net: &Net) {
         let buffers = vec![marked_buffer(100)];
         alice.party.endpoint.set_min_multi_recv_bytes(30);
         alice.defer(1, RecvMsg { buffers, context: CONTEXT, flags, ..RecvMsg::default() });
-        bob.send_and_wait_for_delivery(SendMsg {
-            buffers: vec![payload(1, 40)],
-            to: bob.peer(),
-            ..SendMsg::default()
-        });
+        bob.deliver(1, 40);
         alice.trigger_next();
         bob.endpoint.send(payload(2, 40), bob.peer(), 2).unwrap();
         for identity in [1, 2] {

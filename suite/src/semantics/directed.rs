@@ -1,17 +1,8 @@
 //! Receives that name their source: `FI_DIRECTED_RECV`.
 
-use std::sync::mpsc;
-use std::thread;
-
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{Caps, OpFlags};
-use homespun::{CqAttr, Errno, FabricAddress, OpenEndpoint, ReadError, Tag, WaitObject};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::sleeping::{PATIENCE, own_thread_directory, wait_until_thread_sleeps};
-use crate::{Net, Party, Setup, over};
-
-use crate::semantics::failures::{GONE, assert_link_ended};
+use super::failures::assert_link_ended;
+use super::prelude::*;
+use crate::sleeping::{own_thread_directory, wait_until_thread_sleeps};
 
 /// Opens a receiver and two senders. In the receiver's address vector, the senders have the addresses 0 and
 /// 1.
@@ -19,8 +10,7 @@ fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
     let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
     let senders = [net.open_party(), net.open_party()];
     for sender in &senders {
-        sender.insert_address_of(&receiver);
-        receiver.insert_address_of(sender);
+        sender.meet(&receiver);
     }
     (receiver, senders)
 }
@@ -30,11 +20,7 @@ fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
 fn deliver(from: &Party, identity: u64) {
     let (buffers, to) = (vec![payload(identity, 16)], from.peer());
     let send = SendMsg { buffers, to, ..SendMsg::default() };
-    if from.is_homespun() {
-        from.send_and_wait_for_delivery(send);
-    } else {
-        from.endpoint.sendmsg(send).unwrap();
-    }
+    from.send_unexpected(send);
 }
 
 #[track_caller]
@@ -63,31 +49,15 @@ fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
     receiver.endpoint.recv(marked_buffer(16), second, 4).unwrap();
     expect_message(&receiver, 4, 12, second);
     if receiver.is_homespun() {
-        let unknown = receiver.endpoint.recv(marked_buffer(16), FabricAddress(2), 5);
-        assert_eq!(unknown.unwrap_err().errno(), Errno::EINVAL);
+        expect_error(receiver.endpoint.recv(marked_buffer(16), FabricAddress(2), 5), Errno::EINVAL);
     }
-}
-
-#[over(all)]
-fn receive_from_unspecified_source_takes_any_message(net: &Net) {
-    let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
-    for (identity, sender) in (10..).zip(&senders) {
-        receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, identity).unwrap();
-        deliver(sender, identity);
-        expect_message(&receiver, identity, identity, receiver.fabric_address_of(sender));
-    }
-    let stranger = net.open_party();
-    stranger.insert_address_of(&receiver);
-    deliver(&stranger, 20);
-    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 20).unwrap();
-    expect_message(&receiver, 20, 20, FabricAddress::UNSPECIFIED);
 }
 
 #[over(all)]
 fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
-    for (context, from) in [(1, second), (2, FabricAddress::UNSPECIFIED), (3, first), (4, second)] {
+    for (context, from) in [(1, second), (2, ANY), (3, first), (4, second)] {
         receiver.endpoint.recv(marked_buffer(16), from, context).unwrap();
     }
     deliver(&senders[0], 10);
@@ -117,7 +87,7 @@ fn directed_receive_without_the_capability_is_refused(net: &Net) {
         assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
     }
     // Nothing was posted.
-    endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 2).unwrap();
+    endpoint.recv(marked_buffer(16), ANY, 2).unwrap();
     deliver(&senders[0], 10);
     expect_message(&receiver, 2, 10, FabricAddress(0));
     receiver.assert_no_completion();
@@ -131,7 +101,7 @@ fn directed_receive_fails_when_its_source_closes(net: &Net) {
     receiver.endpoint.recv(marked_buffer(16), names[0], 1).unwrap();
     receiver.endpoint.trecv(marked_buffer(16), names[0], Tag(5), 2).unwrap();
     receiver.endpoint.recv(marked_buffer(16), names[1], 3).unwrap();
-    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 4).unwrap();
+    receiver.endpoint.recv(marked_buffer(16), ANY, 4).unwrap();
     receiver.assert_no_completion();
     deliver(&first, 10);
     expect_message(&receiver, 1, 10, names[0]);
@@ -145,7 +115,7 @@ fn directed_receive_fails_when_its_source_closes(net: &Net) {
     assert_link_ended(&failed);
     // When this receive is posted, the endpoint knows that the source is gone.
     receiver.endpoint.recv(marked_buffer(16), names[0], 6).unwrap();
-    assert_eq!(collect_failed_contexts(&receiver, 1, &GONE), [6]);
+    receiver.expect_failures(&[6], assert_link_ended);
     deliver(&second, 12);
     expect_message(&receiver, 3, 12, names[1]);
     deliver(&second, 13);
@@ -153,19 +123,9 @@ fn directed_receive_fails_when_its_source_closes(net: &Net) {
     receiver.assert_no_completion();
 }
 
-/// Waits until this many operations have failed with a broken link. Returns their contexts, sorted.
 #[track_caller]
-fn collect_failed_contexts(party: &Party, count: usize, errors: &[Errno]) -> Vec<u64> {
-    let mut contexts: Vec<u64> = (0..count)
-        .map(|_| {
-            let failed = party.next_failure();
-            assert!(errors.contains(&failed.errno()), "{failed:?}");
-            failed.completion.context
-        })
-        .collect();
-    contexts.sort_unstable();
-    party.assert_no_completion();
-    contexts
+fn assert_refused(failed: &CompletionError) {
+    assert_eq!(failed.errno(), Errno::ECONNREFUSED, "{failed:?}");
 }
 
 #[over(all, own)]
@@ -173,21 +133,21 @@ fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &Net) {
     let receiver = net.open_party();
     let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
-    let absent = receiver.av.insert(&[address]).remove(0).unwrap();
+    let absent = receiver.insert(address);
     receiver.endpoint.recv(marked_buffer(16), absent, 1).unwrap();
     receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 2).unwrap();
     receiver.endpoint.recv_multi(marked_buffer(16), absent, 3).unwrap();
-    receiver.endpoint.recv(marked_buffer(16), FabricAddress::UNSPECIFIED, 4).unwrap();
+    receiver.endpoint.recv(marked_buffer(16), ANY, 4).unwrap();
     receiver.assert_no_completion();
     receiver.endpoint.send(payload(1, 16), absent, 5).unwrap();
-    assert_eq!(collect_failed_contexts(&receiver, 4, &[Errno::ECONNREFUSED]), [1, 2, 3, 5]);
+    receiver.expect_failures(&[1, 2, 3, 5], assert_refused);
     // For a receive that is posted later, the endpoint connects again, and is refused again.
     receiver.endpoint.recv(marked_buffer(16), absent, 6).unwrap();
-    assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [6]);
+    receiver.expect_failures(&[6], assert_refused);
     receiver.endpoint.trecv(marked_buffer(16), absent, Tag(5), 7).unwrap();
-    assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [7]);
+    receiver.expect_failures(&[7], assert_refused);
     receiver.endpoint.recv_multi(marked_buffer(16), absent, 8).unwrap();
-    assert_eq!(collect_failed_contexts(&receiver, 1, &[Errno::ECONNREFUSED]), [8]);
+    receiver.expect_failures(&[8], assert_refused);
     // Once the peer has opened, a receive waits for its message.
     drop(vacancy);
     let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
@@ -239,7 +199,7 @@ fn directed_receive_fails_when_its_source_closed_before_the_first_send(net: &Net
     drop(first);
     receiver.assert_no_completion();
     receiver.endpoint.send(payload(1, 16), names[0], 3).unwrap();
-    assert_eq!(collect_failed_contexts(&receiver, 2, &GONE), [1, 3]);
+    receiver.expect_failures(&[1, 3], assert_link_ended);
     deliver(&second, 10);
     expect_message(&receiver, 2, 10, names[1]);
     // The third endpoint closes while the link to it comes up, or soon after.
@@ -249,5 +209,5 @@ fn directed_receive_fails_when_its_source_closed_before_the_first_send(net: &Net
     let (buffers, flags) = (vec![payload(2, 16)], OpFlags::MATCH_COMPLETE);
     receiver.endpoint.sendmsg(SendMsg { buffers, to, context: 5, flags, ..SendMsg::default() }).unwrap();
     drop(third);
-    assert_eq!(collect_failed_contexts(&receiver, 2, &GONE), [4, 5]);
+    receiver.expect_failures(&[4, 5], assert_link_ended);
 }

@@ -3,35 +3,14 @@
 //! Writes to a shared mapping survive the end of the process. So killing a process does not show whether
 //! bytes are on the device. But the system reports which pages are dirty and not yet written back.
 
-use std::fs::{self, File};
+use std::fs;
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
-use homespun::{Errno, FabricAddress, Misuse, MrAttr, OperationError, Refusal};
-
-use crate::files::NamedFile;
-use crate::payload::{marked_buffer, payload, received_bytes};
+use super::prelude::*;
 use crate::raw::leak_and_register;
-use crate::{
-    AtomicCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, over,
-};
 
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const LEN_BYTES: usize = 400_000;
-
-/// Registers a region of a file. Also returns the file.
-fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, NamedFile) {
-    let file = NamedFile::with_unused_name();
-    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
-    (
-        party
-            .register(RegionSpec { len_bytes: LEN_BYTES, kind, access: EVERYTHING, key, is_counted: false })
-            .unwrap(),
-        file,
-    )
-}
 
 /// Commits the current content of the regions. After this, only later writes make pages dirty.
 #[track_caller]
@@ -53,8 +32,7 @@ fn make_write_call(
     len_bytes: usize,
     flags: OpFlags,
 ) -> RmaCall {
-    let call = RmaCall::new(RmaBy::Writemsg, payload(context, len_bytes), party.peer(), region, context);
-    RmaCall { address: region.address_at(place), flags, ..call }
+    RmaCall { flags, ..make_access(RmaBy::Writemsg, party, region, context, place, len_bytes) }
 }
 
 fn committing_write_call(
@@ -83,7 +61,7 @@ fn assert_not_durable(party: &Party, file: &NamedFile) {
 fn committed_write_is_durable_at_completion(net: &Net) {
     for is_raw in [false, true] {
         let (alice, bob) = net.open_pair();
-        let (region, file) = register_file_region(&bob, is_raw, 1);
+        let (region, file) = register_file_region(&bob, LEN_BYTES, is_raw, 1);
         commit_initial_content(&alice, &[&region]);
         for (context, (place, len_bytes)) in
             (1..).zip([(5, 1), (4090, 8), (100, 4096), (20_001, 20_000), (0, LEN_BYTES), (7, 0)])
@@ -112,7 +90,7 @@ fn committed_write_is_durable_at_completion(net: &Net) {
 fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
     let (alice, bob) = net.open_pair();
     let [(first, first_file), (second, second_file)] =
-        [(false, 1), (true, 2)].map(|(is_raw, key)| register_file_region(&bob, is_raw, key));
+        [(false, 1), (true, 2)].map(|(is_raw, key)| register_file_region(&bob, LEN_BYTES, is_raw, key));
     commit_initial_content(&alice, &[&first, &second]);
     for round in 1..4 {
         let delivery = OpFlags::DELIVERY_COMPLETE;
@@ -121,7 +99,7 @@ fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
             .endpoint
             .rma(make_write_call(&alice, &first, round, 50_000, LEN_BYTES - 50_000, delivery))
             .unwrap();
-        assert_eq!([alice.next_completion().context, alice.next_completion().context], [round; 2]);
+        alice.expect_in_order([round; 2]);
         let inject = RmaCall::new(RmaBy::InjectWrite, payload(round, 8), alice.peer(), &second, 0);
         alice.endpoint.rma(inject).unwrap();
         assert_not_durable(&bob, &first_file);
@@ -143,7 +121,7 @@ fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
 #[over(all)]
 fn remote_data_of_a_committed_write_reports_durable_bytes(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let (region, file) = register_file_region(&bob, true, 1);
+    let (region, file) = register_file_region(&bob, LEN_BYTES, true, 1);
     commit_initial_content(&alice, &[&region]);
     for (data, len_bytes) in (1..).zip([8, 100_000]) {
         let write =
@@ -160,7 +138,7 @@ fn remote_data_of_a_committed_write_reports_durable_bytes(net: &Net) {
 fn default_flag_commits_writes(net: &Net) {
     let tx_op_flags = OpFlags::COMMIT_COMPLETE;
     let (alice, bob) = net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::default());
-    let (region, file) = register_file_region(&bob, false, 1);
+    let (region, file) = register_file_region(&bob, LEN_BYTES, false, 1);
     commit_initial_content(&alice, &[&region]);
     let write = RmaCall::new(RmaBy::Write, payload(1, 1000), alice.peer(), &region, 1);
     alice.endpoint.rma(write).unwrap();
@@ -184,10 +162,8 @@ fn default_flag_commits_writes(net: &Net) {
         alice.endpoint.atomic(call).unwrap();
         assert_eq!(alice.next_completion().context, 3);
     }
-    alice.endpoint.send(payload(4, 8), alice.peer(), 4).unwrap();
-    assert_eq!(alice.next_completion().context, 4);
-    bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
-    assert!(received_bytes(&bob.next_completion().buffer) == payload(4, 8));
+    alice.send(4, payload(4, 8));
+    bob.receive_message(5, 8, &payload(4, 8));
     alice.endpoint.set_tx_op_flags(OpFlags::empty()).unwrap();
     assert_eq!(alice.endpoint.set_tx_op_flags(tx_op_flags), Ok(()));
     assert_eq!(alice.endpoint.tx_op_flags(), tx_op_flags);
@@ -197,9 +173,7 @@ fn default_flag_commits_writes(net: &Net) {
 fn commit_to_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in net.memory_kinds().filter(|kind| !matches!(kind, MemoryKind::File(_))) {
-        let region = bob
-            .register(RegionSpec { len_bytes: 100_000, kind, access: EVERYTHING, key: 1, is_counted: false })
-            .unwrap();
+        let region = bob.open_region(100_000, kind, 1);
         for round in 0..2 {
             for len_bytes in [0, 8, 100_000] {
                 alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, len_bytes)).unwrap();
@@ -229,9 +203,8 @@ fn commit_without_the_capability_is_refused(net: &Net) {
     if alice.is_native() {
         assert_eq!(refused, Misuse::NoCapability(Caps::RMA_PMEM).into());
     }
-    let (region, _file) = register_file_region(&bob, false, 1);
-    let refused = alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, 8));
-    assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
+    let (region, _file) = register_file_region(&bob, LEN_BYTES, false, 1);
+    expect_error(alice.endpoint.rma(committing_write_call(&alice, &region, 1, 0, 8)), Errno::EOPNOTSUPP);
 }
 
 #[over(one_process)]

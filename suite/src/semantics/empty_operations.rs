@@ -1,25 +1,13 @@
 //! Accesses without bytes and atomic operations without elements: `fi_rma(3)`, `fi_atomic(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::SendMsg;
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{Bytes, Errno, RemoteMemory};
+use super::prelude::*;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, over};
-
-const KEY: u64 = 0xfeed_f00d;
 const KINDS: [(AtomicKind, AtomicOp); 4] = [
     (AtomicKind::Base, AtomicOp::Sum),
     (AtomicKind::Fetch, AtomicOp::Sum),
     (AtomicKind::Fetch, AtomicOp::Read),
     (AtomicKind::Compare, AtomicOp::Cswap),
 ];
-
-fn make_region_spec(kind: MemoryKind) -> RegionSpec {
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    RegionSpec { len_bytes: 8, kind, access, key: KEY, is_counted: false }
-}
 
 /// Returns an operation on no elements, at the beginning of a region.
 fn make_empty_atomic(
@@ -42,7 +30,7 @@ fn strip_buffers(mut call: AtomicCall) -> AtomicCall {
 fn atomic_on_no_elements_completes_without_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     for memory_kind in net.memory_kinds() {
-        let region = bob.register(make_region_spec(memory_kind)).unwrap();
+        let region = bob.open_region(8, memory_kind, KEY);
         region.write_at(0, &[7; 8]);
         for (what, context) in KINDS.into_iter().zip((1..).step_by(10)) {
             let call = |by, context| AtomicCall { by, ..make_empty_atomic(&alice, what, &region, context) };
@@ -79,7 +67,7 @@ fn atomic_on_no_elements_completes_without_effect(net: &Net) {
 #[over(all, own)]
 fn atomic_on_no_elements_needs_no_region(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     let beyond = region.address_at(9);
     for (context, what) in (1..).zip(KINDS) {
         let call = make_empty_atomic(&alice, what, &region, context);
@@ -98,7 +86,7 @@ fn atomic_on_no_elements_needs_no_region(net: &Net) {
 #[over(all, own)]
 fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     for (kind, op) in [
         (AtomicKind::Base, AtomicOp::Read),
         (AtomicKind::Base, AtomicOp::Cswap),
@@ -114,13 +102,13 @@ fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
 #[over(all, own)]
 fn fence_waits_for_empty_operations(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     for (round, what) in (1..).zip(KINDS) {
         alice.endpoint.atomic(make_empty_atomic(&alice, what, &region, round)).unwrap();
         let read = RmaCall::new(RmaBy::Read, Bytes::new(), alice.peer(), &region, round + 10);
         alice.endpoint.rma(read).unwrap();
         let (to, flags) = (alice.peer(), OpFlags::FENCE);
-        bob.endpoint.recv(marked_buffer(8), homespun::FabricAddress::UNSPECIFIED, 1).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         let buffers = vec![payload(round, 8)];
         alice.endpoint.sendmsg(SendMsg { buffers, to, context: 99, flags, ..SendMsg::default() }).unwrap();
         let contexts = [(); 3].map(|()| alice.next_completion().context);
@@ -135,7 +123,7 @@ fn access_of_no_bytes_needs_no_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     let kinds = [MemoryKind::Owned, MemoryKind::Shareable];
     for kind in net.memory_kinds().filter(|kind| kinds.contains(kind)) {
-        let region = bob.register(make_region_spec(kind)).unwrap();
+        let region = bob.open_region(8, kind, KEY);
         let ways =
             [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::Read, RmaBy::Readmsg];
         for (by, context) in ways.into_iter().zip((1..).step_by(3)) {
@@ -166,7 +154,7 @@ fn access_of_no_bytes_needs_no_region(net: &Net) {
 #[over(all)]
 fn remote_data_with_no_bytes_and_no_region_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     let (flags, data) = (OpFlags::REMOTE_CQ_DATA, Some(5));
     let mut call = RmaCall::new(RmaBy::Writemsg, Bytes::new(), alice.peer(), &region, 1);
     if alice.is_homespun() {

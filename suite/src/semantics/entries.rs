@@ -1,19 +1,13 @@
 //! Completion entries and the calls that read them: `fi_cq(3)`.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::CompletionFlags;
-use homespun::{Bytes, Completion, CqFormat, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Queue, Setup, over};
+use super::prelude::*;
 
 #[over(all)]
 fn completion_has_the_fields_of_its_format(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
-        let setup = || Setup { cq_format: Some(format), ..Setup::default() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) = net.open_equal_pair(Setup { cq_format: Some(format), ..Setup::default() });
         assert_eq!(bob.cq.format(), format);
-        bob.endpoint.trecv(marked_buffer(64), FabricAddress::UNSPECIFIED, Tag(0x1234), 5).unwrap();
+        bob.endpoint.trecv(marked_buffer(64), ANY, Tag(0x1234), 5).unwrap();
         alice.endpoint.tsenddata(payload(1, 50), 0xfeed, alice.peer(), Tag(0x1234), 6).unwrap();
 
         let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
@@ -61,10 +55,8 @@ fn completion_has_the_fields_of_its_format(net: &Net) {
 fn one_read_returns_many_entries_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
     for context in 1..=10 {
-        bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, context).unwrap();
-        let send =
-            SendMsg { buffers: vec![payload(context, 8)], to: alice.peer(), context, ..SendMsg::default() };
-        alice.send_and_wait_for_delivery(send);
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        alice.deliver(context, 8);
     }
     // All ten messages have arrived, so each read finds as many entries as it asks for.
     let (mut contexts, mut counts) = (Vec::new(), Vec::new());
@@ -87,18 +79,17 @@ fn one_read_returns_many_entries_in_order(net: &Net) {
 
 #[over(all)]
 fn separate_queues_report_sends_and_receives_separately(net: &Net) {
-    let setup = || Setup { separate_queues: true, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { separate_queues: true, ..Setup::default() });
     let receive_cq = |party: &crate::Party| party.receive_cq.clone().expect("it has two queues");
     for (sender, receiver) in [(&alice, &bob), (&bob, &alice)] {
-        receiver.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();
+        receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         sender.endpoint.send(Bytes::from_static(b"12345678"), sender.peer(), 2).unwrap();
         let (completion, _) = receiver.next_ended_of(&receive_cq(receiver)).unwrap();
         assert_eq!((completion.context, completion.len_bytes), (1, 8));
         let (completion, source) = sender.next_ended_of(&sender.cq).unwrap();
         assert_eq!(completion.context, 2);
         if sender.is_homespun() {
-            assert_eq!(source, FabricAddress::UNSPECIFIED, "a send has no source");
+            assert_eq!(source, ANY, "a send has no source");
         }
     }
     for party in [&alice, &bob] {
@@ -110,7 +101,7 @@ fn separate_queues_report_sends_and_receives_separately(net: &Net) {
 #[over(all, own)]
 fn read_of_zero_entries_drives_progress(net: &Net) {
     let (alice, bob) = net.open_pair();
-    bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();
+    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
     let deadline = Deadline::new();
     let drive = |cq: &Queue| cq.read_each(0, |_, _| panic!("none was asked for"));
@@ -125,8 +116,8 @@ fn read_of_zero_entries_drives_progress(net: &Net) {
 /// Each read finds a completion of the application's own sends. Nevertheless the application must receive.
 #[over(driven)]
 fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { asleep: true, ..Setup::default() }, Setup::default());
-    let any = FabricAddress::UNSPECIFIED;
+    let (alice, bob) = net.open_pair_with(Setup::asleep(), Setup::default());
+    let any = ANY;
     bob.endpoint.recv(marked_buffer(8), any, 1).unwrap();
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
     alice.next_completion();
@@ -149,7 +140,7 @@ fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
 fn read_each_closure_may_call_queue_and_endpoints(net: &Net) {
     let (alice, bob) = net.open_pair();
     for context in 1..=6 {
-        bob.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, context).unwrap();
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
     }
     let (deadline, mut echoed) = (Deadline::new(), 0);

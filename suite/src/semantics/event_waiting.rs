@@ -1,29 +1,6 @@
 //! Waiting for events of connections: `fi_eq(3)`, `fi_poll(3)`.
 
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
-
-use homespun::eq::{EqAttr, EqFlags, Event};
-use homespun::{ConnectionEnd, ConnectionEvent, Errno, FabricAddress, WaitObject};
-
-use crate::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::sleeping::{
-    BLOCKING_WAIT_OBJECTS, PATIENCE, WAIT_OBJECTS, let_threads_fall_asleep, sleep_until_operation_ends,
-};
-use crate::{Net, over};
-
-/// The peer address of posts, which connected endpoints ignore.
-const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
-
-fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
-    ConnectionEvent::Connected { endpoint, data: data.into() }
-}
-
-fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
-    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
-}
+use super::prelude::*;
 
 #[track_caller]
 fn sleep_until_request(side: &Side) -> homespun::ConnectionRequest {
@@ -45,8 +22,7 @@ fn event_wait_wakes_for_connection_events(net: &Net) {
                 for _ in 0..3 {
                     let request = sleep_until_request(&server);
                     let_threads_fall_asleep();
-                    let accepting = server.open_endpoint_for_request(&request, SERVER);
-                    accepting.accept(b"welcome").unwrap();
+                    let _accepting = server.accept(&request, b"welcome");
                     assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
                     assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
                 }

@@ -1,22 +1,7 @@
 //! Connections that end with the first operation that fails (`Endpoint::set_ends_on_failure`).
 
-use homespun::endpoint::{SendMsg, WriteMsg};
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{
-    CompletionError, ConnectionEnd, ConnectionEvent, Endpoint, Errno, Error, FabricAddress, Misuse, MrAttr,
-    OperationError, Refusal, RemoteMemory,
-};
-
-use crate::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, next_completion_of_first_side,
-    next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
-};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::shared_connections::connect_with_shared_context;
-use crate::{Net, over};
-
-/// The peer address of posts, which connected endpoints ignore.
-const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
+use super::shared_connections::connect_with_shared_context;
 
 /// A region that does not exist.
 const NOTHING: RemoteMemory = RemoteMemory { key: 0x5eed, address: 0 };
@@ -221,9 +206,7 @@ fn truncated_receive_of_a_shared_context_ends_only_its_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
     let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first_side(&[&server, &client]);
+    let (connecting, request) = ask(&client, &server, &listener, b"");
     let mut info = request.info();
     info.ep.rx_ctx_cnt = homespun::info::SHARED_CONTEXT;
     let accepting =

@@ -1,13 +1,6 @@
 //! Peers that do not exist or have closed.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{Buffer, CompletionError, Errno, Error, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// The errors of links to an endpoint that was closed.
 pub(crate) const GONE: [Errno; 4] = [Errno::ECONNREFUSED, Errno::ECONNRESET, Errno::ESHUTDOWN, Errno::EPIPE];
@@ -31,12 +24,6 @@ fn send_all_kinds(party: &Party, to: FabricAddress) -> u64 {
     5
 }
 
-/// Sends to the party's peer at a level that waits for the peer.
-fn post_delivery_complete_send(party: &Party, context: u64) -> Result<(), Error> {
-    let (buffers, flags) = (vec![payload(context, 8)], OpFlags::DELIVERY_COMPLETE);
-    party.endpoint.sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
-}
-
 #[track_caller]
 fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
     let failed: Vec<CompletionError> = (0..count).map(|_| party.next_failure()).collect();
@@ -47,8 +34,7 @@ fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
 #[over(all, own)]
 fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
     let alice = net.open_party();
-    let vacancy = net.reserve_vacant_address();
-    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let (vacancy, absent) = net.insert_vacant_address(&alice);
     for _ in 0..2 {
         let count = send_all_kinds(&alice, absent);
         let failed = expect_failures(&alice, count);
@@ -82,7 +68,7 @@ fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
     let alice = net.open_party();
     let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
-    let bob_to_be = alice.av.insert(&[address]).remove(0).unwrap();
+    let bob_to_be = alice.insert(address);
     alice.endpoint.send(payload(1, 10), bob_to_be, 1).unwrap();
     assert_eq!(alice.next_failure().errno(), Errno::ECONNREFUSED);
     drop(vacancy);
@@ -98,8 +84,7 @@ fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
 #[over(all, own)]
 fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
     let alice = net.open_party_with(Setup { cq_depth_entries: 2, ..Setup::default() });
-    let vacancy = net.reserve_vacant_address();
-    let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let (_vacancy, absent) = net.insert_vacant_address(&alice);
     for n in 0..7 {
         alice.endpoint.inject(&payload(n, 30), absent, Some(Tag(n)), None).unwrap();
     }
@@ -115,74 +100,38 @@ fn operations_on_a_closed_peer_fail(net: &Net) {
     let (alice, bob) = net.open_pair();
     // A message brings up a link, so that alice notices the close.
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
+    alice.send(1, payload(1, 8));
     assert_eq!(bob.next_completion().context, 1);
-    assert_eq!(alice.next_completion().context, 1);
     let undisturbed = net.open_party();
     alice.insert_address_of(&undisturbed);
     alice.endpoint.recv(marked_buffer(8), ANY, 100).unwrap();
     alice.endpoint.recv(marked_buffer(8), alice.peer(), 101).unwrap();
 
     // These messages exceed the link; bob reads none of them, and closes.
-    let sleeping = net.open_party_with(Setup { asleep: true, ..Setup::default() });
-    let to_sleeping = alice.insert_address_of(&sleeping);
+    let sleeping = net.open_party_with(Setup::asleep());
+    let to = alice.insert_address_of(&sleeping);
     for context in 2..6 {
-        let flags = OpFlags::DELIVERY_COMPLETE;
-        let buffers = vec![payload(context, 16 << 20)];
-        alice
-            .endpoint
-            .sendmsg(SendMsg { buffers, to: to_sleeping, context, flags, ..SendMsg::default() })
-            .unwrap();
+        let send = alice.message(context, 16 << 20, OpFlags::DELIVERY_COMPLETE);
+        alice.endpoint.sendmsg(SendMsg { to, ..send }).unwrap();
     }
     alice.assert_no_completion();
     let addresses = [sleeping.endpoint.name().unwrap(), bob.endpoint.name().unwrap()];
-    drop(sleeping);
-    drop(bob);
+    drop((sleeping, bob));
     // The receive directed to bob ends as well.
-    let mut contexts: Vec<u64> = expect_failures(&alice, 5)
-        .iter()
-        .map(|failed| {
-            assert_link_ended(failed);
-            let context = failed.completion.context;
-            if alice.is_native() {
-                assert_eq!(failed.peer.as_deref(), Some(&addresses[usize::from(context == 101)]), "{failed}");
-            }
-            context
-        })
-        .collect();
-    contexts.sort_unstable();
-    assert_eq!(contexts, [2, 3, 4, 5, 101]);
+    alice.expect_failures(&[2, 3, 4, 5, 101], |failed| {
+        assert_link_ended(failed);
+        if alice.is_native() {
+            let address = &addresses[usize::from(failed.completion.context == 101)];
+            assert_eq!(failed.peer.as_deref(), Some(address), "{failed}");
+        }
+    });
 
     // Later sends fail too, and receives from any source stay posted.
     for context in 10..15 {
-        post_delivery_complete_send(&alice, context).unwrap();
+        alice.post_send(context, 8, OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_failure().completion.context, context);
     }
     undisturbed.insert_address_of(&alice);
-    undisturbed.endpoint.send(payload(1, 8), undisturbed.peer(), 1).unwrap();
+    undisturbed.post_send(1, 8, OpFlags::empty());
     assert_eq!(alice.next_completion().context, 100);
-}
-
-#[over(all)]
-fn reopened_peer_is_reached_at_its_old_address(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let address = bob.endpoint.name().unwrap();
-    let mut first = Some(bob);
-    for round in 0..3 {
-        let setup = Setup { at: Some(address), ..Setup::default() };
-        let bob = first.take().unwrap_or_else(|| net.open_party_with(setup));
-        bob.endpoint.recv(marked_buffer(8), ANY, round).unwrap();
-        // The first sends may still go to the closed endpoint.
-        let deadline = Deadline::new();
-        loop {
-            match post_delivery_complete_send(&alice, round) {
-                Ok(()) if alice.next_ended().is_ok() => break,
-                Ok(()) => {}
-                // Another provider may have to connect first.
-                Err(error) => assert!(!alice.is_homespun() && error.errno() == Errno::EAGAIN, "{error}"),
-            }
-            deadline.yield_or_panic("the new endpoint at an old address");
-        }
-        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(round, 8));
-    }
 }

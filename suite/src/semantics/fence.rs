@@ -1,35 +1,13 @@
 //! Fences: `FI_FENCE` of `fi_endpoint(3)`. A fenced operation waits for all earlier operations to the same
 //! peer. All later operations to this peer wait for the fenced one.
 
-use std::collections::BTreeSet;
-
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::limits::PULL_STEP_MAX_BYTES;
-use homespun::{Completion, FabricAddress, OperationError, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{AtomicBy, AtomicCall, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-
-const LEVELS: [OpFlags; 4] = [
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// Sends a message of `len_bytes` bytes whose tag is its context.
 fn send_tagged(party: &Party, to: FabricAddress, context: u64, len_bytes: usize, flags: OpFlags) {
-    let buffers = vec![payload(context, len_bytes)];
-    party
-        .endpoint
-        .sendmsg(SendMsg { buffers, to, tag: Some(Tag(context)), context, flags, ..SendMsg::default() })
-        .unwrap();
+    let send = party.message(context, len_bytes, flags);
+    party.endpoint.sendmsg(SendMsg { to, tag: Some(Tag(context)), ..send }).unwrap();
 }
 
 fn send_short(party: &Party, context: u64, flags: OpFlags) {
@@ -79,11 +57,9 @@ fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
         assert_not_arrived(&bob, 3);
         post_tagged_receive(&bob, 3, 64);
         bob.assert_no_completion();
-        post_tagged_receive(&bob, 2, 64);
-        expect_tagged_message(&bob, 2, 64);
+        bob.receive_tagged(2, 64);
         bob.assert_no_completion();
-        post_tagged_receive(&bob, 1, 64);
-        expect_tagged_message(&bob, 1, 64);
+        bob.receive_tagged(1, 64);
         expect_tagged_message(&bob, 3, 64);
         let (sends, _) = alice.next_completions_of_sends_and_others(3 - early);
         assert_eq!(sends.last().unwrap().context, 3);
@@ -93,7 +69,7 @@ fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
 
 #[over(all)]
 fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
     alice.endpoint.inject(&payload(1, 64), alice.peer(), Some(Tag(1)), None).unwrap();
     send_short(&alice, 2, OpFlags::INJECT_COMPLETE);
     send_short(&alice, 3, OpFlags::MATCH_COMPLETE);
@@ -103,8 +79,7 @@ fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
     for tag in [4, 2, 1, 3] {
         bob.assert_no_completion();
         assert_not_arrived(&bob, 5);
-        post_tagged_receive(&bob, tag, 64);
-        expect_tagged_message(&bob, tag, 64);
+        bob.receive_tagged(tag, 64);
     }
     expect_tagged_message(&bob, 5, 64);
     assert_eq!(alice.next_completion().context, 5);
@@ -113,7 +88,7 @@ fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
 
 #[over(all)]
 fn fenced_send_may_be_unreported_or_injected(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
     for flags in [OpFlags::FENCE, OpFlags::FENCE | OpFlags::INJECT] {
         send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
         send_short(&alice, 2, flags);
@@ -121,11 +96,9 @@ fn fenced_send_may_be_unreported_or_injected(net: &Net) {
         alice.assert_no_completion();
         post_tagged_receive(&bob, 2, 64);
         bob.assert_no_completion();
-        post_tagged_receive(&bob, 1, 64);
-        expect_tagged_message(&bob, 1, 64);
+        bob.receive_tagged(1, 64);
         expect_tagged_message(&bob, 2, 64);
-        post_tagged_receive(&bob, 3, 64);
-        expect_tagged_message(&bob, 3, 64);
+        bob.receive_tagged(3, 64);
         assert_eq!(alice.next_completion().context, 3);
     }
     alice.assert_no_completion();
@@ -133,7 +106,7 @@ fn fenced_send_may_be_unreported_or_injected(net: &Net) {
 
 #[over(driven, own)]
 fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
     send_short(&alice, 1, OpFlags::DELIVERY_COMPLETE);
     send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
     // This send has no fence flag, but stays behind the fence.
@@ -144,8 +117,7 @@ fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     assert_eq!(sends[0].context, 1);
     alice.assert_no_completion();
     for tag in 1..=3 {
-        post_tagged_receive(&bob, tag, 64);
-        expect_tagged_message(&bob, tag, 64);
+        bob.receive_tagged(tag, 64);
     }
 }
 
@@ -168,8 +140,7 @@ fn fences_of_every_level_complete_in_order(net: &Net) {
         alice.endpoint.sendmsg(send).unwrap();
     }
     for (n, &(_, len_bytes)) in (1..).zip(&messages) {
-        bob.endpoint.recv(marked_buffer(300_000), ANY, n).unwrap();
-        let completion = bob.next_completion();
+        let completion = bob.receive(n, 300_000);
         assert_eq!((completion.context, completion.data), (n, n));
         assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
     }
@@ -195,8 +166,7 @@ fn fence_delays_no_send_to_another_peer(net: &Net) {
     for (context, len_bytes) in [(3, 64), (4, 300_000), (5, 0)] {
         send_tagged(&alice, to_carol, context, len_bytes, OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_completion().context, context);
-        post_tagged_receive(&carol, context, len_bytes);
-        expect_tagged_message(&carol, context, len_bytes);
+        carol.receive_tagged(context, len_bytes);
     }
     send_tagged(&alice, to_carol, 6, 64, with_fence(OpFlags::DELIVERY_COMPLETE));
     assert_eq!(alice.next_completion().context, 6);
@@ -207,8 +177,7 @@ fn fence_delays_no_send_to_another_peer(net: &Net) {
     assert_eq!(bob.next_completion().context, 7);
     alice.assert_no_completion();
     for tag in [1, 2] {
-        post_tagged_receive(&bob, tag, 64);
-        expect_tagged_message(&bob, tag, 64);
+        bob.receive_tagged(tag, 64);
         assert_eq!(alice.next_completion().context, tag);
     }
 }
@@ -229,8 +198,7 @@ fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     send_tagged(&alice, alice.peer(), 7, 0, with_fence(OpFlags::INJECT_COMPLETE));
     alice.assert_no_completion();
     bob.assert_no_completion();
-    post_tagged_receive(&bob, 1, 64);
-    expect_tagged_message(&bob, 1, 64);
+    bob.receive_tagged(1, 64);
     let mut taken: Vec<u64> = everything.clone().map(|_| bob.next_completion().tag.0).collect();
     // A long message may arrive after a message that was sent later.
     assert_eq!(taken[0], 2);
@@ -280,12 +248,9 @@ fn fenced_send_may_be_cancelled(net: &Net) {
     alice.assert_no_completion();
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().error, OperationError::Cancelled);
-    post_tagged_receive(&bob, 1, 64);
-    expect_tagged_message(&bob, 1, 64);
-    post_tagged_receive(&bob, 3, 64);
-    expect_tagged_message(&bob, 3, 64);
-    let (sends, _) = alice.next_completions_of_sends_and_others(2);
-    assert_eq!(sends.iter().map(|send| send.context).collect::<BTreeSet<_>>(), [1, 3].into());
+    bob.receive_tagged(1, 64);
+    bob.receive_tagged(3, 64);
+    alice.expect_each([1, 3]);
     assert_not_arrived(&bob, 2);
     alice.assert_no_completion();
 }
@@ -306,17 +271,13 @@ fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &Net) {
     send_short(&alice, 5, OpFlags::INJECT_COMPLETE);
     post_tagged_receive(&bob, 4, 64);
     bob.assert_no_completion();
-    post_tagged_receive(&bob, 1, 64);
-    expect_tagged_message(&bob, 1, 64);
+    bob.receive_tagged(1, 64);
     bob.assert_no_completion();
     assert_not_arrived(&bob, 4);
-    post_tagged_receive(&bob, 3, 64);
-    expect_tagged_message(&bob, 3, 64);
+    bob.receive_tagged(3, 64);
     expect_tagged_message(&bob, 4, 64);
-    post_tagged_receive(&bob, 5, 64);
-    expect_tagged_message(&bob, 5, 64);
-    let (sends, _) = alice.next_completions_of_sends_and_others(3);
-    assert_eq!(sends.iter().map(|send| send.context).collect::<BTreeSet<_>>(), [3, 4, 5].into());
+    bob.receive_tagged(5, 64);
+    alice.expect_each([3, 4, 5]);
     alice.assert_no_completion();
 }
 
@@ -331,14 +292,7 @@ fn operations_behind_a_fence_fail_when_the_peer_closes(net: &Net) {
     send_short(&alice, 4, with_fence(OpFlags::DELIVERY_COMPLETE));
     alice.assert_no_completion();
     drop(bob);
-    let failed: BTreeSet<u64> = (0..4)
-        .map(|_| {
-            let failed = alice.next_failure();
-            assert_link_ended(&failed);
-            failed.completion.context
-        })
-        .collect();
-    assert_eq!(failed, [1, 2, 3, 4].into());
+    alice.expect_failures(&[1, 2, 3, 4], assert_link_ended);
     send_tagged(&alice, to_stayer, 5, 64, with_fence(OpFlags::DELIVERY_COMPLETE));
     assert_eq!(alice.next_completion().context, 5);
     alice.assert_no_completion();
@@ -350,7 +304,8 @@ const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 /// The offset of the last bytes of a long access.
 const END: usize = LONG_BYTES - 64;
 
-/// The operations that can be fenced, or can come before a fence.
+/// The operations that can be fenced, or can come before a fence. Atomic operations replace the first 8 bytes
+/// of the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpKind {
     Send,
@@ -358,28 +313,31 @@ enum OpKind {
     Write,
     InjectedWrite,
     Read,
+    Atomic(AtomicKind),
 }
 
 const OP_KINDS: [OpKind; 5] =
     [OpKind::Send, OpKind::InjectedSend, OpKind::Write, OpKind::InjectedWrite, OpKind::Read];
 
-/// The kinds of atomic operations for which `AtomicOp::Write` is valid.
-const ATOMIC_KINDS: [AtomicKind; 2] = [AtomicKind::Base, AtomicKind::Fetch];
+/// The atomic operations for which `AtomicOp::Write` is valid.
+const ATOMIC_KINDS: [OpKind; 2] = [OpKind::Atomic(AtomicKind::Base), OpKind::Atomic(AtomicKind::Fetch)];
 
-/// Replaces the first 8 bytes of the region by the first 8 bytes of the payload with this context.
-fn post_atomic_write(kind: AtomicKind, party: &Party, region: &Region, context: u64, flags: OpFlags) {
-    let what = (AtomicOp::Write, Datatype::Uint64);
-    let call = AtomicCall::new(kind, what, payload(context, 8), party.peer(), region, context);
-    party.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
+/// Makes the memory that an operation with this context accesses differ from the operation's payload.
+fn prepare_memory(region: &Region, content: &[u8]) {
+    region.write_at(0, &content[..8]);
+    region.write_at(END, content);
 }
 
-fn register_long_region(party: &Party) -> Region {
-    register_long_memory(party, MemoryKind::Raw)
-}
-
-fn register_long_memory(party: &Party, kind: MemoryKind) -> Region {
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    party.register(RegionSpec { len_bytes: LONG_BYTES, kind, access, key: 7, is_counted: false }).unwrap()
+/// Checks the effect of a completed operation with this context. A read must have found `before`.
+#[track_caller]
+fn check_effect(kind: OpKind, peer: &Party, region: &Region, completion: &Completion, before: &[u8]) {
+    let context = completion.context;
+    match kind {
+        OpKind::Send | OpKind::InjectedSend => peer.receive_tagged(context, 64),
+        OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(context, 64)),
+        OpKind::Read => assert!(received_bytes(&completion.buffer) == before),
+        OpKind::Atomic(_) => assert!(region.read_at(0, 8) == payload(context, 8)),
+    }
 }
 
 /// Posts an operation with this context. `place` and `len_bytes` apply to an access. A message has 64 bytes,
@@ -398,6 +356,13 @@ fn post_operation(
         OpKind::Send | OpKind::InjectedSend => return send_short(party, context, flags),
         OpKind::Write | OpKind::InjectedWrite => RmaBy::Writemsg,
         OpKind::Read => RmaBy::Readmsg,
+        OpKind::Atomic(kind) => {
+            let what = (AtomicOp::Write, Datatype::Uint64);
+            let call = AtomicCall::new(kind, what, payload(context, 8), party.peer(), region, context);
+            let call = AtomicCall { by: AtomicBy::Message, flags: flags - OpFlags::LEVELS, ..call };
+            party.endpoint.atomic(call).unwrap();
+            return;
+        }
     };
     let call = RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context);
     party.endpoint.rma(RmaCall { address: region.address_at(place), flags, ..call }).unwrap();
@@ -419,25 +384,17 @@ fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
 #[over(all)]
 fn every_fenced_operation_waits_for_a_match(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = register_long_region(&bob);
-    for kind in OP_KINDS {
-        region.write_at(END, &marked_buffer(64));
+    let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
+    for kind in OP_KINDS.into_iter().chain(ATOMIC_KINDS) {
+        prepare_memory(&region, &marked_buffer(64));
         send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
         post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
         alice.assert_no_completion();
-        assert!(region.read_at(END, 64) == marked_buffer(64), "{kind:?}");
-        region.write_at(END, &payload(5, 64));
-        post_tagged_receive(&bob, 1, 64);
-        expect_tagged_message(&bob, 1, 64);
+        assert!([region.read_at(0, 8), region.read_at(END, 64)].concat() == marked_buffer(72), "{kind:?}");
+        prepare_memory(&region, &payload(5, 64));
+        bob.receive_tagged(1, 64);
         let (_, second) = expect_completions_1_then_2(&alice);
-        match kind {
-            OpKind::Send | OpKind::InjectedSend => {
-                post_tagged_receive(&bob, 2, 64);
-                expect_tagged_message(&bob, 2, 64);
-            }
-            OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(2, 64)),
-            OpKind::Read => assert!(received_bytes(&second.buffer) == payload(5, 64)),
-        }
+        check_effect(kind, &bob, &region, &second, &payload(5, 64));
     }
 }
 
@@ -445,105 +402,41 @@ fn every_fenced_operation_waits_for_a_match(net: &Net) {
 fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     for memory in [MemoryKind::Raw, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
-        let region = register_long_memory(&bob, memory);
+        let region = bob.open_region(LONG_BYTES, memory, 7);
         // After this write the peer may have mapped shareable memory.
         post_operation(OpKind::Write, &alice, &region, 9, (0, 64), OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_completion().context, 9);
-        for kind in OP_KINDS {
-            region.write_at(END, &marked_buffer(64));
+        for kind in OP_KINDS.into_iter().chain(ATOMIC_KINDS) {
+            prepare_memory(&region, &marked_buffer(64));
             send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
             send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
             post_operation(kind, &alice, &region, 3, (END, 64), OpFlags::empty());
             alice.assert_no_completion();
-            assert!(region.read_at(END, 64) == marked_buffer(64), "{memory:?}, {kind:?}");
-            region.write_at(END, &payload(5, 64));
-            receive_messages_1_and_2(&bob);
-            let (completions, others) = alice.next_completions_of_sends_and_others(3);
-            let read = completions.iter().chain(&others).find(|completion| completion.context == 3);
-            let read = read.unwrap_or_else(|| panic!("{kind:?} has not ended"));
-            match kind {
-                OpKind::Send | OpKind::InjectedSend => {
-                    post_tagged_receive(&bob, 3, 64);
-                    expect_tagged_message(&bob, 3, 64);
-                }
-                OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(3, 64)),
-                OpKind::Read => assert!(received_bytes(&read.buffer) == payload(5, 64)),
+            let content = [region.read_at(0, 8), region.read_at(END, 64)].concat();
+            assert!(content == marked_buffer(72), "{memory:?}, {kind:?}");
+            prepare_memory(&region, &payload(5, 64));
+            for tag in [1, 2] {
+                bob.receive_tagged(tag, 64);
             }
+            let (sends, others) = alice.next_completions_of_sends_and_others(3);
+            let last = sends.iter().chain(&others).find(|completion| completion.context == 3);
+            let last = last.unwrap_or_else(|| panic!("{kind:?} has not ended"));
+            check_effect(kind, &bob, &region, last, &payload(5, 64));
         }
-        for kind in ATOMIC_KINDS {
-            region.write_at(0, &[0; 8]);
-            send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
-            send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
-            post_atomic_write(kind, &alice, &region, 3, OpFlags::empty());
-            alice.assert_no_completion();
-            assert_eq!(region.read_at(0, 8), [0; 8], "{memory:?}, {kind:?}");
-            receive_messages_1_and_2(&bob);
-            alice.next_completions_of_sends_and_others(3);
-            assert!(region.read_at(0, 8) == payload(3, 8), "{memory:?}, {kind:?}");
-        }
-    }
-}
-
-/// Receives message 1, then message 2. The fenced message 2 waits until message 1 is received.
-#[track_caller]
-fn receive_messages_1_and_2(party: &Party) {
-    for tag in [1, 2] {
-        post_tagged_receive(party, tag, 64);
-        expect_tagged_message(party, tag, 64);
-    }
-}
-
-#[over(all)]
-fn fenced_atomic_operation_waits_for_a_match(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let region = register_long_region(&bob);
-    for kind in ATOMIC_KINDS {
-        region.write_at(0, &[0; 8]);
-        send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
-        post_atomic_write(kind, &alice, &region, 2, OpFlags::FENCE);
-        alice.assert_no_completion();
-        assert_eq!(region.read_at(0, 8), [0; 8], "{kind:?}");
-        post_tagged_receive(&bob, 1, 64);
-        expect_tagged_message(&bob, 1, 64);
-        expect_completions_1_then_2(&alice);
-        assert!(region.read_at(0, 8) == payload(2, 8), "{kind:?}");
-    }
-}
-
-#[over(all)]
-fn fenced_access_waits_for_matches_of_injected_messages(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
-    let region = register_long_region(&bob);
-    for kind in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
-        region.write_at(END, &marked_buffer(64));
-        // Both sends are complete for alice.
-        alice.endpoint.inject(&payload(11, 64), alice.peer(), Some(Tag(11)), None).unwrap();
-        send_short(&alice, 12, OpFlags::INJECT_COMPLETE);
-        post_fenced_operation(kind, &alice, &region, OpFlags::MATCH_COMPLETE | OpFlags::COMPLETION);
-        for tag in [12, 11] {
-            alice.assert_no_completion();
-            assert!(region.read_at(END, 64) == marked_buffer(64), "{kind:?}");
-            post_tagged_receive(&bob, tag, 64);
-            expect_tagged_message(&bob, tag, 64);
-        }
-        assert_eq!(alice.next_completion().context, 2);
-        let is_write = kind != OpKind::Read;
-        assert_eq!(region.read_at(END, 64) == payload(2, 64), is_write);
     }
 }
 
 #[over(all)]
 fn every_fenced_operation_follows_a_long_write(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = register_long_region(&bob);
+    let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
     for kind in OP_KINDS {
         region.write_at(END, &marked_buffer(64));
         post_operation(OpKind::Write, &alice, &region, 1, (0, LONG_BYTES), OpFlags::empty());
         post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
         let is_message = [OpKind::Send, OpKind::InjectedSend].contains(&kind);
         if is_message {
-            post_tagged_receive(&bob, 2, 64);
-            expect_tagged_message(&bob, 2, 64);
+            bob.receive_tagged(2, 64);
         }
         let written = &payload(1, LONG_BYTES)[END..];
         if is_message {
@@ -555,7 +448,7 @@ fn every_fenced_operation_follows_a_long_write(net: &Net) {
             OpKind::Write | OpKind::InjectedWrite => {
                 assert!(region.read_at(END, 64) == payload(2, 64), "{kind:?}");
             }
-            OpKind::Send | OpKind::InjectedSend => {}
+            OpKind::Send | OpKind::InjectedSend | OpKind::Atomic(_) => {}
         }
     }
 }
@@ -563,7 +456,7 @@ fn every_fenced_operation_follows_a_long_write(net: &Net) {
 #[over(all)]
 fn every_fenced_operation_follows_a_long_read(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = register_long_region(&bob);
+    let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
     for (kind, read_bytes) in OP_KINDS.into_iter().flat_map(|kind| [(kind, LONG_BYTES), (kind, 64)]) {
         region.write_at(END, &payload(5, 64));
         post_operation(
@@ -576,8 +469,7 @@ fn every_fenced_operation_follows_a_long_read(net: &Net) {
         );
         post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
         if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
-            post_tagged_receive(&bob, 2, 64);
-            expect_tagged_message(&bob, 2, 64);
+            bob.receive_tagged(2, 64);
             region.write_at(END, &payload(6, 64));
         }
         let (first, _) = expect_completions_1_then_2(&alice);
@@ -591,7 +483,7 @@ fn every_fenced_operation_follows_a_long_read(net: &Net) {
 #[over(all)]
 fn fenced_operation_completes_after_a_failed_access(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = register_long_region(&bob);
+    let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
     for kind in OP_KINDS {
         for before in [OpKind::Write, OpKind::Read, OpKind::InjectedWrite] {
             // The earlier access ends one byte beyond the region.
@@ -600,8 +492,7 @@ fn fenced_operation_completes_after_a_failed_access(net: &Net) {
             assert_eq!(alice.next_failure().completion.context, 1);
             assert_eq!(alice.next_completion().context, 2);
             if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
-                post_tagged_receive(&bob, 2, 64);
-                expect_tagged_message(&bob, 2, 64);
+                bob.receive_tagged(2, 64);
             }
         }
     }
@@ -611,9 +502,8 @@ fn fenced_operation_completes_after_a_failed_access(net: &Net) {
 fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
     for before in [OpKind::Write, OpKind::InjectedWrite, OpKind::Read] {
         for kind in [OpKind::Send, OpKind::InjectedSend] {
-            let (alice, bob) =
-                net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
-            let region = register_long_region(&bob);
+            let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
+            let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
             post_operation(before, &alice, &region, 1, (END, 64), OpFlags::empty());
             post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
             // This send has no fence flag, but stays behind the fence.
@@ -623,8 +513,7 @@ fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
             expect_completions_1_then_2(&alice);
             assert_eq!(alice.next_completion().context, 3);
             for tag in [2, 3] {
-                post_tagged_receive(&bob, tag, 64);
-                expect_tagged_message(&bob, tag, 64);
+                bob.receive_tagged(tag, 64);
             }
         }
     }

@@ -1,39 +1,12 @@
 //! Flushes, which are homespun's own: order, range, durability, and what their completions say.
 
-use homespun::endpoint::FlushMsg;
-use homespun::flags::{Caps, CompletionFlags, CounterEvents, MrAccess, OpFlags};
-use homespun::info::EndpointType;
-use homespun::limits::FLUSH_PASS_MAX_BYTES;
-use homespun::{
-    Completion, CompletionError, CqFormat, Errno, FabricAddress, FlushKind, MrAttr, OperationError,
-    OperationKind, Refusal,
-};
+use super::prelude::*;
+use crate::FlushCall;
 
-use crate::connecting::{
-    Side, connect_pair, next_completion_of_first_side, next_operation_end_of_first_side,
-};
-use crate::files::NamedFile;
-use crate::payload::{payload, received_bytes};
-use crate::{
-    FlushCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Setup, Turns, over,
-};
-
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
 const LEN_BYTES: usize = 400_000;
 
 /// The flags of a flush's completion.
 const FLUSH: CompletionFlags = CompletionFlags::OF_FLUSH;
-
-fn register(party: &Party, kind: MemoryKind, access: MrAccess, key: u64) -> Region {
-    party.register(RegionSpec { len_bytes: LEN_BYTES, kind, access, key, is_counted: false }).unwrap()
-}
-
-/// Registers a region of a file. Also returns the file.
-fn register_file_region(party: &Party, is_raw: bool, key: u64) -> (Region, NamedFile) {
-    let file = NamedFile::with_unused_name();
-    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
-    (register(party, kind, EVERYTHING, key), file)
-}
 
 /// Returns a flush of a range of a region.
 fn flush_call(party: &Party, region: &Region, context: u64, place: usize, len_bytes: usize) -> FlushCall {
@@ -58,22 +31,10 @@ fn persistent_flush_call(
     FlushCall { is_persistent: true, ..flush_call(party, region, context, place, len_bytes) }
 }
 
-fn write_call(
-    party: &Party,
-    by: RmaBy,
-    region: &Region,
-    context: u64,
-    place: usize,
-    len_bytes: usize,
-) -> RmaCall {
-    let call = RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context);
-    RmaCall { address: region.address_at(place), ..call }
-}
-
 /// Writes one byte. After this, the initiator has mapped the region if it can.
 #[track_caller]
 fn write_over_link_first(party: &Party, region: &Region) {
-    party.endpoint.rma(write_call(party, RmaBy::Write, region, 1, 0, 1)).unwrap();
+    party.endpoint.rma(make_access(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
     assert_eq!(party.next_completion().context, 1);
 }
 
@@ -99,16 +60,20 @@ fn post_and_expect_failure(party: &Party, call: FlushCall) -> CompletionError {
 fn flush_completes_after_all_earlier_writes(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
-        let regions = [1, 2].map(|key| register(&bob, kind, EVERYTHING, key));
+        let regions = [1, 2].map(|key| bob.open_region(LEN_BYTES, kind, key));
         if kind == MemoryKind::Shareable {
             // One region is mapped, and the other is not yet.
             write_over_link_first(&alice, &regions[0]);
         }
         for round in (2..14).step_by(4) {
             let endpoint = &alice.endpoint;
-            endpoint.rma(write_call(&alice, RmaBy::Write, &regions[0], round, 100, LEN_BYTES - 100)).unwrap();
-            endpoint.rma(write_call(&alice, RmaBy::Write, &regions[1], round + 1, 0, 20_000)).unwrap();
-            endpoint.rma(write_call(&alice, RmaBy::InjectWrite, &regions[1], round + 2, 30_000, 64)).unwrap();
+            endpoint
+                .rma(make_access(RmaBy::Write, &alice, &regions[0], round, 100, LEN_BYTES - 100))
+                .unwrap();
+            endpoint.rma(make_access(RmaBy::Write, &alice, &regions[1], round + 1, 0, 20_000)).unwrap();
+            endpoint
+                .rma(make_access(RmaBy::InjectWrite, &alice, &regions[1], round + 2, 30_000, 64))
+                .unwrap();
             // The range has nothing to do with the writes.
             endpoint.flush(flush_call(&alice, &regions[0], round + 3, 0, 8)).unwrap();
             let mut written = 0;
@@ -130,8 +95,8 @@ fn flush_completion_tells_kind_and_length(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Tagged] {
         let setup = Setup { cq_format: Some(format), counts: true, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(setup, Setup::default());
-        let (persistent, _file) = register_file_region(&bob, false, 1);
-        let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+        let (persistent, _file) = register_file_region(&bob, LEN_BYTES, false, 1);
+        let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
         write_over_link_first(&alice, &mapped);
         for (context, len_bytes) in (2..).step_by(3).zip([1, 4096, LEN_BYTES, 0]) {
             for (n, call) in [
@@ -160,11 +125,16 @@ fn flush_completion_tells_kind_and_length(net: &Net) {
 #[over(all)]
 fn flush_beyond_region_or_rights_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let (persistent, _file) = register_file_region(&bob, true, 1);
-    let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
-    let readable = register(&bob, MemoryKind::Shareable, MrAccess::REMOTE_READ, 3);
+    let (persistent, _file) = register_file_region(&bob, LEN_BYTES, true, 1);
+    let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
+    let readable = bob
+        .register(RegionSpec {
+            access: MrAccess::REMOTE_READ,
+            ..RegionSpec::new(LEN_BYTES, MemoryKind::Shareable, 3)
+        })
+        .unwrap();
     write_over_link_first(&alice, &mapped);
-    alice.endpoint.rma(write_call(&alice, RmaBy::Read, &readable, 1, 0, 1)).unwrap();
+    alice.endpoint.rma(make_access(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
     for is_persistent in [false, true] {
         let of = |region: &Region, context, place, len_bytes| FlushCall {
@@ -182,15 +152,15 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
             let unknown = FlushCall { key: 99, ..of(region, 6, 0, 8) };
             let failed = post_and_expect_failure(&alice, unknown);
             assert_eq!(
-                (failed.error.clone(), failed.errno()),
-                (OperationError::Refused(Refusal::Key), Errno::EKEYREJECTED,)
+                (&failed.error, failed.errno()),
+                (&OperationError::Refused(Refusal::Key), Errno::EKEYREJECTED)
             );
             assert!(failed.to_string().starts_with("the flush with context 6 to "), "{failed}");
         }
         let failed = post_and_expect_failure(&alice, of(&readable, 7, 0, 8));
         assert_eq!(
-            (failed.error.clone(), failed.errno()),
-            (OperationError::Refused(Refusal::Access), Errno::EACCES,)
+            (&failed.error, failed.errno()),
+            (&OperationError::Refused(Refusal::Access), Errno::EACCES)
         );
     }
     // A refusal ends nothing else.
@@ -202,7 +172,7 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
 fn persistent_flush_of_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
-        let region = register(&bob, kind, EVERYTHING, 1);
+        let region = bob.open_region(LEN_BYTES, kind, 1);
         for len_bytes in [0, 8, LEN_BYTES] {
             let failed =
                 post_and_expect_failure(&alice, persistent_flush_call(&alice, &region, 2, 0, len_bytes));
@@ -219,14 +189,14 @@ fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
     const PLACE: usize = 200_000;
     for is_raw in [false, true] {
         let (alice, bob) = net.open_pair();
-        let (region, file) = register_file_region(&bob, is_raw, 1);
+        let (region, file) = register_file_region(&bob, LEN_BYTES, is_raw, 1);
         // Make the initial bytes durable. After this, only later writes make pages dirty.
-        alice.endpoint.rma(write_call(&alice, RmaBy::Write, &region, 1, 0, LEN_BYTES)).unwrap();
+        alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, 1, 0, LEN_BYTES)).unwrap();
         assert_eq!(alice.next_completion().context, 1);
         post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 2, 0, LEN_BYTES));
         file.assert_written_back_or_skip(bob.process_id());
         for (context, by) in [(3, RmaBy::Write), (4, RmaBy::InjectWrite)] {
-            let write = write_call(&alice, by, &region, context, PLACE, 4000);
+            let write = make_access(by, &alice, &region, context, PLACE, 4000);
             alice.endpoint.rma(write).unwrap();
             if by == RmaBy::Write {
                 assert_eq!(alice.next_completion().context, context);
@@ -252,8 +222,8 @@ fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
 fn unreported_flush_reports_only_its_failure(net: &Net) {
     let setup = Setup { selective: true, counts: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
-    let (persistent, _file) = register_file_region(&bob, false, 1);
-    let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+    let (persistent, _file) = register_file_region(&bob, LEN_BYTES, false, 1);
+    let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
     for (region, is_persistent) in [(&persistent, true), (&persistent, false), (&mapped, false)] {
         for _ in 0..3 {
             let quiet = FlushCall { is_persistent, ..flush_call(&alice, region, 1, 0, 64) };
@@ -275,12 +245,12 @@ fn unreported_flush_reports_only_its_failure(net: &Net) {
 fn fenced_flush_completes_after_earlier_reads(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
-        let region = register(&bob, kind, EVERYTHING, 1);
+        let region = bob.open_region(LEN_BYTES, kind, 1);
         write_over_link_first(&alice, &region);
         for round in 0..3 {
             let content = payload(round, LEN_BYTES);
             region.write_at(0, &content);
-            alice.endpoint.rma(write_call(&alice, RmaBy::Read, &region, 2, 0, LEN_BYTES)).unwrap();
+            alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, 2, 0, LEN_BYTES)).unwrap();
             let fenced = FlushCall { flags: Some(OpFlags::FENCE), ..flush_call(&alice, &region, 3, 0, 8) };
             alice.endpoint.flush(fenced).unwrap();
             let read = alice.next_completion();
@@ -296,19 +266,16 @@ fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
     const LONG_BYTES: usize = 2 * FLUSH_PASS_MAX_BYTES + LEN_BYTES;
     for is_raw in [false, true] {
         let (alice, bob) = net.open_pair();
-        let file = NamedFile::with_unused_name();
-        let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
-        let spec = RegionSpec { len_bytes: LONG_BYTES, kind, access: EVERYTHING, key: 1, is_counted: false };
-        let long = bob.register(spec).unwrap();
-        let mapped = register(&bob, MemoryKind::Shareable, EVERYTHING, 2);
+        let (long, file) = register_file_region(&bob, LONG_BYTES, is_raw, 1);
+        let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
         write_over_link_first(&alice, &mapped);
         for round in (2..10).step_by(4) {
             let endpoint = &alice.endpoint;
-            endpoint.rma(write_call(&alice, RmaBy::Write, &long, round, 0, LONG_BYTES)).unwrap();
+            endpoint.rma(make_access(RmaBy::Write, &alice, &long, round, 0, LONG_BYTES)).unwrap();
             assert_eq!(alice.next_completion().context, round);
             endpoint.flush(persistent_flush_call(&alice, &long, round + 1, 0, LONG_BYTES)).unwrap();
-            endpoint.rma(write_call(&alice, RmaBy::Write, &mapped, round + 2, 0, 64)).unwrap();
-            endpoint.rma(write_call(&alice, RmaBy::Read, &long, round + 3, 0, 64)).unwrap();
+            endpoint.rma(make_access(RmaBy::Write, &alice, &mapped, round + 2, 0, 64)).unwrap();
+            endpoint.rma(make_access(RmaBy::Read, &alice, &long, round + 3, 0, 64)).unwrap();
             assert_eq!(alice.next_completion().context, round + 1, "{is_raw}");
             file.assert_written_back_or_skip(bob.process_id());
             let mut ended = [(); 2].map(|()| alice.next_completion().context);
@@ -325,21 +292,20 @@ fn flush_with_commit_flags_follows_its_kind(net: &Net) {
     // The default flags concern writes.
     let setup = Setup { tx_op_flags: OpFlags::COMMIT_COMPLETE, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
-    let region = register(&bob, MemoryKind::Owned, EVERYTHING, 1);
+    let region = bob.open_region(LEN_BYTES, MemoryKind::Owned, 1);
     post_and_expect_success(&alice, flush_call(&alice, &region, 1, 0, 8));
     let flags = Some(OpFlags::INJECT | OpFlags::REMOTE_CQ_DATA);
     let call = FlushCall { flags, ..flush_call(&alice, &region, 2, 0, 8) };
     post_and_expect_success(&alice, call);
     let flags = flags.map(|flags| flags | OpFlags::COMMIT_COMPLETE);
-    let refused = alice.endpoint.flush(FlushCall { flags, ..call });
-    assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
+    expect_error(alice.endpoint.flush(FlushCall { flags, ..call }), Errno::EBADFLAGS);
 }
 
 #[over(all)]
 fn flush_fails_when_its_peer_closes(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
         let (alice, bob) = net.open_pair();
-        let region = register(&bob, kind, EVERYTHING, 1);
+        let region = bob.open_region(LEN_BYTES, kind, 1);
         write_over_link_first(&alice, &region);
         let call = flush_call(&alice, &region, 2, 0, 8);
         post_and_expect_success(&alice, call);
@@ -354,7 +320,7 @@ fn flush_fails_when_its_peer_closes(net: &Net) {
 #[over(all)]
 fn flush_without_the_capability_takes_effect_unless_persistent(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { caps: Caps::MSG, ..Setup::default() }, Setup::default());
-    let region = register(&bob, MemoryKind::Owned, EVERYTHING, 1);
+    let region = bob.open_region(LEN_BYTES, MemoryKind::Owned, 1);
     alice.endpoint.flush(flush_call(&alice, &region, 1, 0, 8)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
     let refused = alice.endpoint.flush(persistent_flush_call(&alice, &region, 2, 0, 8)).unwrap_err();
@@ -365,12 +331,12 @@ fn flush_without_the_capability_takes_effect_unless_persistent(net: &Net) {
 fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();
-    let region = register(&bob, MemoryKind::Shareable, EVERYTHING, 1);
+    let region = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 1);
     write_over_link_first(&alice, &region);
     if net.turns == Turns::Processes {
         bob.stop();
     }
-    alice.endpoint.rma(write_call(&alice, RmaBy::InjectWrite, &region, 2, 10, 20)).unwrap();
+    alice.endpoint.rma(make_access(RmaBy::InjectWrite, &alice, &region, 2, 10, 20)).unwrap();
     alice.endpoint.flush(flush_call(&alice, &region, 3, 0, 100)).unwrap();
     let (completion, _) = alice.poll_completion().expect("it is over").unwrap();
     assert_eq!((completion.context, completion.flags, completion.len_bytes), (3, FLUSH, 100));
@@ -382,9 +348,7 @@ fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net
 
 #[over(connected)]
 fn connection_carries_flushes(net: &Net) {
-    const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, _other) = connect_pair(&client, &server);
+    let ((client, one), (server, _other)) = open_connection(net);
     assert_eq!(one.info().ep.ep_type, Some(EndpointType::Msg));
     let named = NamedFile::with_unused_name();
     let file = std::fs::File::options().read(true).write(true).create_new(true).open(named.path()).unwrap();

@@ -1,16 +1,8 @@
 //! Flags that have no meaning for an operation. The operation ignores most of these flags, and refuses some:
 //! `fi_msg(3)`, `fi_trigger(3)`.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{Errno, FabricAddress, Tag};
+use super::prelude::*;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::Post;
-use crate::{AtomicBy, AtomicCall, MemoryKind, Net, RegionSpec, RmaBy, RmaCall, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// `FI_TRIGGER` and `FI_XPU_TRIGGER`.
 const TRIGGERS: [OpFlags; 2] = [OpFlags::from_bits_retain(1 << 20), OpFlags::from_bits_retain(1 << 44)];
 const TRIGGER: OpFlags = TRIGGERS[0].union(TRIGGERS[1]);
@@ -31,29 +23,14 @@ fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
     single.filter(move |flag| all.contains(*flag)).chain([all])
 }
 
-fn make_region_spec(kind: MemoryKind) -> RegionSpec {
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    RegionSpec { len_bytes: 8, kind, access, key: 1, is_counted: false }
-}
-
 #[over(all, own)]
 fn send_with_meaningless_flags_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
-        for tag in [None, Some(7)] {
-            let buffers = vec![payload(context, 8)];
-            let send = SendMsg {
-                buffers,
-                tag: tag.map(Tag),
-                to: alice.peer(),
-                context,
-                flags,
-                ..SendMsg::default()
-            };
-            alice.endpoint.sendmsg(send).unwrap();
-            let tagged = tag.map(|tag| Tag(tag).into());
-            let receive = RecvMsg { buffers: vec![marked_buffer(8)], tagged, ..RecvMsg::default() };
-            bob.endpoint.recvmsg(receive).unwrap();
+        for tag in [None, Some(Tag(7))] {
+            alice.endpoint.sendmsg(SendMsg { tag, ..alice.message(context, 8, flags) }).unwrap();
+            let (buffers, tagged) = (vec![marked_buffer(8)], tag.map(TagMatch::from));
+            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, ..RecvMsg::default() }).unwrap();
             assert_eq!(alice.next_completion().context, context, "{flags:?}");
             assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8), "{flags:?}");
         }
@@ -66,39 +43,26 @@ fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     let levels = OpFlags::LEVELS - OpFlags::MATCH_COMPLETE;
     let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
-    for tag in [None, Some(7)] {
-        let tagged = tag.map(|tag| Tag(tag).into());
+    for tag in [None, Some(Tag(7))] {
+        let tagged = tag.map(TagMatch::from);
         // Tagged receives ignore the multi-receive flag.
         let many = if tag.is_none() { OpFlags::MULTI_RECV } else { OpFlags::empty() };
         for (context, flags) in (1..).zip(flags_outside(of_receives | many)) {
-            let receive =
-                RecvMsg { buffers: vec![marked_buffer(8)], tagged, context, flags, ..RecvMsg::default() };
-            bob.endpoint.recvmsg(receive).unwrap();
+            let (buffers, later) = (vec![marked_buffer(8)], context + 1000);
+            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
+            let tag_bits = tag.map(|tag| tag.0);
             let post =
-                Post { peer: ANY, tag, context: context + 1000, flags: Some(flags), ..Post::default() };
+                Post { peer: ANY, tag: tag_bits, context: later, flags: Some(flags), ..Post::default() };
             let raw = bob.endpoint.receive_into_raw_memory(&[8], 0, post).unwrap();
             for identity in [1, 2] {
-                let buffers = vec![payload(identity, 8)];
-                alice.send_and_wait_for_delivery(SendMsg {
-                    buffers,
-                    tag: tag.map(Tag),
-                    to: alice.peer(),
-                    ..SendMsg::default()
-                });
+                let message = alice.message(identity, 8, OpFlags::empty());
+                alice.send_and_wait_for_delivery(SendMsg { tag, ..message });
             }
-            let first = bob.next_completion();
-            assert_eq!(
-                (first.context, received_bytes(&first.buffer)),
-                (context, payload(1, 8).to_vec()),
-                "{flags:?}"
-            );
+            let (first, second) = (bob.next_completion(), bob.next_completion());
+            assert_eq!((first.context, second.context), (context, later), "{flags:?}");
             assert!(!first.flags.contains(CompletionFlags::MULTI_RECV), "{flags:?}");
-            let second = bob.next_completion();
-            assert_eq!(
-                (second.context, raw.into_message(&second)),
-                (context + 1000, payload(2, 8).to_vec()),
-                "{flags:?}"
-            );
+            assert_eq!(received_bytes(&first.buffer), payload(1, 8), "{flags:?}");
+            assert_eq!(raw.into_message(&second), payload(2, 8), "{flags:?}");
         }
     }
     bob.assert_no_completion();
@@ -126,7 +90,7 @@ fn access_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
-        let region = bob.register(make_region_spec(kind)).unwrap();
+        let region = bob.open_region(8, kind, 1);
         for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
             for (by, context) in [(RmaBy::Writemsg, context), (RmaBy::WriteRaw, context + 1000)] {
                 let call = RmaCall::new(by, payload(context, 8), alice.peer(), &region, context);
@@ -150,7 +114,7 @@ fn access_with_meaningless_flags_takes_effect(net: &Net) {
 #[over(all, own)]
 fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, 1);
     let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
     for (context, flags) in (1..).zip(flags_outside(of_atomics | MULTICAST)) {
         for kind in AtomicKind::ALL {
@@ -173,20 +137,13 @@ fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
 #[over(all, own)]
 fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, 1);
     let commit = OpFlags::COMMIT_COMPLETE;
     for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, TRIGGER | MULTICAST, commit] {
-        for tag in [None, Some(7)] {
-            let send = SendMsg {
-                buffers: vec![payload(1, 8)],
-                tag: tag.map(Tag),
-                to: alice.peer(),
-                ..SendMsg::default()
-            };
+        for tag in [None, Some(Tag(7))] {
             // A fence makes nothing durable, either.
-            let refused =
-                alice.endpoint.sendmsg(SendMsg { flags: flags | OpFlags::PEEK | OpFlags::FENCE, ..send });
-            assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
+            let send = alice.message(1, 8, flags | OpFlags::PEEK | OpFlags::FENCE);
+            expect_error(alice.endpoint.sendmsg(SendMsg { tag, ..send }), Errno::EBADFLAGS);
         }
         let all = [RmaBy::Readmsg, RmaBy::Writemsg, RmaBy::WriteRaw];
         for by in if flags == commit { &all[..1] } else { &all } {

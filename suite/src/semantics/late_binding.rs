@@ -1,23 +1,6 @@
 //! Binding to an endpoint that is already enabled: `fi_ep_bind` of `fi_endpoint(3)`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
-use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, Caps, MrFlags, OpFlags};
-use homespun::{
-    AvAttr, CompletionQueue, CounterEvents, CqAttr, Domain, Endpoint, Errno, FabricAddress, Info, MrAttr,
-    WaitObject,
-};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::binding::{expect_errno, open_counter, register_region};
-use crate::semantics::counters::{ANY, EVERYTHING, KEY, READ, RECV, REMOTE_READ, REMOTE_WRITE, SEND, WRITE};
-use crate::sleeping::{
-    self, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
-    wait_for_threshold,
-};
-use crate::{Deadline, Net, Setup, over};
+use super::prelude::*;
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
@@ -48,7 +31,7 @@ fn open_disabled_endpoint(
 /// Binds counters to the enabled endpoint one by one. Between two bindings the endpoint exchanges messages.
 #[over(one_process, automatic)]
 fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
-    let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let (domain, both) = (net.open_other_domain(), BOTH);
     let cq = open_queue(&domain, WaitObject::Unspec);
     let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
     let region = register_region(&domain, KEY, MrFlags::empty());
@@ -67,10 +50,7 @@ fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     for (round, event) in (1..).zip(EVENTS) {
         let counter = open_counter(&domain, WaitObject::Unspec);
         endpoint.bind_counter(&counter, event).unwrap();
-        assert_eq!(
-            expect_errno(endpoint.bind_counter(&open_counter(&domain, WaitObject::None), event)),
-            Errno::EBUSY
-        );
+        expect_error(endpoint.bind_counter(&open_counter(&domain, WaitObject::None), event), Errno::EBUSY);
         bound.push(counter);
         exchange(round);
     }
@@ -89,8 +69,8 @@ fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
 #[over(one_process, automatic)]
 fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
-        let setup = || Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) =
+            net.open_equal_pair(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
         let counter = open_counter(bob.local_domain(), wait);
         bob.endpoint.expect_local().bind_counter(&counter, RECV).unwrap();
         let [is_reached, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
@@ -156,7 +136,7 @@ fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
         endpoint.enable().unwrap();
         endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         let alice = net.open_party();
-        let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+        let to = alice.insert(endpoint.name().unwrap());
         let received = open_queue(&domain, wait);
         let [is_received, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
         thread::scope(|scope| {
@@ -191,7 +171,7 @@ fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
     let (endpoint, own) = open_disabled_endpoint(&domain, &messages, &[]);
-    assert_eq!(expect_errno(endpoint.enable()), Errno::ENOCQ);
+    expect_error(endpoint.enable(), Errno::ENOCQ);
     let counter = open_counter(&domain, WaitObject::Unspec);
     endpoint.bind_counter(&counter, SEND | RECV).unwrap();
     endpoint.enable().unwrap();
@@ -205,7 +185,7 @@ fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
 
     let transmitted = open_queue(&domain, WaitObject::Unspec);
     endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION).unwrap();
-    assert_eq!(expect_errno(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT)), Errno::EBUSY);
+    expect_error(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT), Errno::EBUSY);
     exchange(2, OpFlags::empty());
     exchange(3, OpFlags::COMPLETION);
     assert_eq!(sleeping::sleep_until_operation_ends(&transmitted).expect("no failure").0.context, 3);
@@ -218,13 +198,13 @@ fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
         assert_eq!(sleeping::sleep_until_operation_ends(cq).expect("no failure").0.context, 4);
         assert_eq!(cq.read(), Ok(None), "nothing else was to be reported");
     }
-    assert_eq!(expect_errno(endpoint.bind_cq(&received, BindFlags::RECV)), Errno::EBUSY);
+    expect_error(endpoint.bind_cq(&received, BindFlags::RECV), Errno::EBUSY);
 }
 
 /// Enabling twice changes nothing, and bindings stay.
 #[over(one_process)]
 fn enabling_twice_changes_nothing(net: &Net) {
-    let (domain, both) = (net.open_other_domain(), BindFlags::TRANSMIT | BindFlags::RECV);
+    let (domain, both) = (net.open_other_domain(), BOTH);
     let cq = open_queue(&domain, WaitObject::Unspec);
     let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
     for context in 0..3 {
@@ -236,7 +216,7 @@ fn enabling_twice_changes_nothing(net: &Net) {
         }
     }
     assert_eq!(cq.read(), Ok(None), "each operation completes once");
-    assert_eq!(expect_errno(endpoint.bind_cq(&cq, both)), Errno::EBUSY);
+    expect_error(endpoint.bind_cq(&cq, both), Errno::EBUSY);
     let av = domain.open_av(&AvAttr::default()).unwrap();
-    assert_eq!(expect_errno(endpoint.bind_av(&av)), Errno::EBUSY);
+    expect_error(endpoint.bind_av(&av), Errno::EBUSY);
 }

@@ -1,15 +1,7 @@
 //! Completion levels, which say when a send may complete: `fi_cq(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{FabricAddress, OperationError, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// Lengths of messages that use every protocol. Together they fit into the receiver's budget.
 const LENS_BYTES: [usize; 6] = [0, 100, 9000, 100_000, 300_000, 1 << 20];
@@ -25,55 +17,20 @@ const LEVELS: [OpFlags; 5] = [
 
 /// Opens a sender, and a receiver that makes no progress yet.
 fn open_pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
-    net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup { asleep: true, ..Setup::default() })
-}
-
-fn post_send(party: &Party, context: u64, flags: OpFlags) {
-    let buffers = vec![payload(context, 100)];
-    party
-        .endpoint
-        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
-        .unwrap();
-}
-
-/// Sends a tagged message whose tag is its context.
-fn send_tagged(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
-    let buffers = vec![payload(context, len_bytes)];
-    let send =
-        SendMsg { buffers, to: party.peer(), tag: Some(Tag(context)), context, flags, ..SendMsg::default() };
-    party.endpoint.sendmsg(send).unwrap();
-}
-
-/// Receives the message with this tag.
-#[track_caller]
-fn receive_tagged(party: &Party, tag: u64, len_bytes: usize) {
-    party.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
-    let completion = party.next_completion();
-    assert_eq!((completion.context, completion.tag.0), (tag, tag));
-    assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
+    net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::asleep())
 }
 
 #[over(all)]
 fn receive_with_any_level_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for tag in [None, Some(5)] {
-        for (context, flags) in (1..).zip(&LEVELS[..4]) {
-            let receive = RecvMsg {
-                buffers: vec![marked_buffer(100)],
-                tagged: tag.map(|tag| Tag(tag).into()),
-                context,
-                flags: *flags,
-                ..RecvMsg::default()
-            };
-            bob.endpoint.recvmsg(receive).unwrap();
-            let buffers = vec![payload(context, 100)];
-            let send =
-                SendMsg { buffers, to: alice.peer(), tag: tag.map(Tag), context, ..SendMsg::default() };
-            alice.endpoint.sendmsg(send).unwrap();
-            let completion = bob.next_completion();
+    for tag in [None, Some(Tag(5))] {
+        for (context, &flags) in (1..).zip(&LEVELS[..4]) {
+            let (buffers, tagged) = (vec![marked_buffer(100)], tag.map(TagMatch::from));
+            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
+            let send = alice.message(context, 100, OpFlags::empty());
+            alice.endpoint.sendmsg(SendMsg { tag, ..send }).unwrap();
+            let completion = bob.expect_message(context, &payload(context, 100));
             assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
-            assert_eq!((completion.context, completion.len_bytes), (context, 100));
-            assert!(received_bytes(&completion.buffer) == payload(context, 100), "{flags:?}");
             assert_eq!(alice.next_completion().context, context);
         }
     }
@@ -83,7 +40,7 @@ fn receive_with_any_level_takes_its_message(net: &Net) {
 fn small_inject_complete_send_completes_without_receiver_progress(net: &Net) {
     let (alice, _bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     for (context, flags) in [(1, OpFlags::empty()), (2, OpFlags::INJECT_COMPLETE), (3, OpFlags::INJECT)] {
-        post_send(&alice, context, flags);
+        alice.post_send(context, 100, flags);
         assert_eq!(alice.next_completion().context, context);
     }
 }
@@ -92,7 +49,7 @@ fn small_inject_complete_send_completes_without_receiver_progress(net: &Net) {
 /// a system call.
 #[over(in_turns, room)]
 fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { asleep: true, ..Setup::default() }, Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup::asleep(), Setup::default());
     bob.endpoint.trecv(marked_buffer(50), ANY, Tag(0), 0).unwrap();
     alice.endpoint.inject(&payload(0, 50), alice.peer(), Some(Tag(0)), None).unwrap();
     let deadline = Deadline::new();
@@ -106,7 +63,7 @@ fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
             alice.endpoint.inject(&payload(tag, 50), alice.peer(), Some(Tag(tag)), None).unwrap();
         }
         for tag in burst {
-            receive_tagged(&bob, tag, 50);
+            bob.receive_tagged(tag, 50);
         }
     }
 }
@@ -115,9 +72,9 @@ fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
 #[over(driven, own)]
 fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
-    post_send(&alice, 1, OpFlags::INJECT_COMPLETE);
+    alice.post_send(1, 100, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.next_completion().context, 1);
-    post_send(&alice, 2, OpFlags::TRANSMIT_COMPLETE);
+    alice.post_send(2, 100, OpFlags::TRANSMIT_COMPLETE);
     drop(bob);
     let failed = alice.next_failure();
     assert_eq!(failed.completion.context, 2, "it would have been transmitted behind the first");
@@ -129,10 +86,10 @@ fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &
 fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
-        post_send(&alice, 1, flags);
+        alice.post_send(1, 100, flags);
         alice.assert_no_completion();
         // Later sends complete before this one.
-        post_send(&alice, 2, OpFlags::INJECT_COMPLETE);
+        alice.post_send(2, 100, OpFlags::INJECT_COMPLETE);
         assert_eq!(alice.next_completion().context, 2);
         alice.assert_no_completion();
         net.start_driving(&bob);
@@ -145,9 +102,9 @@ fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
 fn match_level_waits_for_the_receiver(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
     bob.endpoint.recv(marked_buffer(100), ANY, 9).unwrap();
-    post_send(&alice, 1, OpFlags::MATCH_COMPLETE);
+    alice.post_send(1, 100, OpFlags::MATCH_COMPLETE);
     alice.assert_no_completion();
-    post_send(&alice, 2, OpFlags::INJECT_COMPLETE);
+    alice.post_send(2, 100, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.next_completion().context, 2);
     alice.assert_no_completion();
     net.start_driving(&bob);
@@ -161,16 +118,15 @@ fn default_level_comes_from_the_endpoint(net: &Net) {
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::DELIVERY_COMPLETE);
     alice.endpoint.send(payload(1, 8), alice.peer(), 1).unwrap();
     // Flags without a level keep the default level.
-    post_send(&alice, 2, OpFlags::COMPLETION);
+    alice.post_send(2, 100, OpFlags::COMPLETION);
     alice.assert_no_completion();
-    post_send(&alice, 3, OpFlags::INJECT_COMPLETE);
+    alice.post_send(3, 100, OpFlags::INJECT_COMPLETE);
     assert_eq!(alice.next_completion().context, 3);
     alice.endpoint.set_tx_op_flags(OpFlags::empty()).unwrap();
-    alice.endpoint.send(payload(4, 8), alice.peer(), 4).unwrap();
-    assert_eq!(alice.next_completion().context, 4);
+    alice.send(4, payload(4, 8));
     alice.assert_no_completion();
     net.start_driving(&bob);
-    assert_eq!([alice.next_completion().context, alice.next_completion().context], [1, 2]);
+    alice.expect_in_order([1, 2]);
 }
 
 #[over(all)]
@@ -180,61 +136,20 @@ fn match_may_be_the_default_level(net: &Net) {
     assert_eq!(alice.endpoint.tx_op_flags(), OpFlags::MATCH_COMPLETE);
     alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(1), 1).unwrap();
     alice.assert_no_completion();
-    send_tagged(&alice, 2, 8, OpFlags::DELIVERY_COMPLETE);
+    alice.post_tagged(2, 8, OpFlags::DELIVERY_COMPLETE);
     assert_eq!(alice.next_completion().context, 2);
     alice.assert_no_completion();
-    receive_tagged(&bob, 1, 8);
+    bob.receive_tagged(1, 8);
     assert_eq!(alice.next_completion().context, 1);
 }
 
 #[over(all)]
 fn strongest_of_several_levels_applies(net: &Net) {
     let (alice, bob) = net.open_pair();
-    send_tagged(&alice, 1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
+    alice.post_tagged(1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
     alice.assert_no_completion();
-    receive_tagged(&bob, 1, 100);
+    bob.receive_tagged(1, 100);
     assert_eq!(alice.next_completion().context, 1);
-}
-
-#[over(all)]
-fn send_of_every_level_completes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let levels = [
-        OpFlags::empty(),
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::INJECT_COMPLETE | OpFlags::DELIVERY_COMPLETE,
-    ];
-    let lens_bytes = [0, 100, 9000, 300_000];
-    let mut context = 0;
-    for flags in levels {
-        for len_bytes in lens_bytes {
-            context += 1;
-            let buffers = vec![payload(context, len_bytes)];
-            let to = alice.peer();
-            alice.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
-        }
-    }
-    let expect_all_sends = || {
-        let (sends, _) = alice.next_completions_of_sends_and_others(context as usize);
-        let mut contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
-        contexts.sort_unstable();
-        assert_eq!(contexts, (1..=context).collect::<Vec<_>>());
-    };
-    if alice.is_homespun() {
-        expect_all_sends();
-    }
-    for n in 1..=context {
-        bob.endpoint.recv(marked_buffer(300_000), FabricAddress::UNSPECIFIED, n).unwrap();
-        let len_bytes = lens_bytes[(n as usize - 1) % lens_bytes.len()];
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(n, len_bytes));
-    }
-    if !alice.is_homespun() {
-        // Another provider may complete a send of any level as late as its match.
-        expect_all_sends();
-    }
-    alice.assert_no_completion();
 }
 
 #[over(all, own)]
@@ -242,12 +157,12 @@ fn delivery_level_needs_no_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
-            send_tagged(&alice, tag, len_bytes, flags);
+            alice.post_tagged(tag, len_bytes, flags);
             assert_eq!(alice.next_completion().context, tag);
         }
         bob.assert_no_completion();
         for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
-            receive_tagged(&bob, tag, len_bytes);
+            bob.receive_tagged(tag, len_bytes);
         }
     }
     alice.assert_no_completion();
@@ -257,15 +172,13 @@ fn delivery_level_needs_no_posted_receive(net: &Net) {
 fn match_level_needs_a_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (tag, len_bytes) in (1..).zip(LENS_BYTES.into_iter().chain([(5 << 20) + 1])) {
-        send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
+        alice.post_tagged(tag, len_bytes, OpFlags::MATCH_COMPLETE);
         alice.assert_no_completion();
-        receive_tagged(&bob, tag, len_bytes);
+        bob.receive_tagged(tag, len_bytes);
         assert_eq!(alice.next_completion().context, tag);
         // The same holds if the receive is posted first.
         bob.endpoint.recv(marked_buffer(len_bytes), ANY, tag).unwrap();
-        let (buffers, flags) = (vec![payload(tag, len_bytes)], OpFlags::MATCH_COMPLETE);
-        let send = SendMsg { buffers, to: alice.peer(), context: tag, flags, ..SendMsg::default() };
-        alice.endpoint.sendmsg(send).unwrap();
+        alice.post_send(tag, len_bytes, OpFlags::MATCH_COMPLETE);
         assert_eq!(alice.next_completion().context, tag);
         assert!(received_bytes(&bob.next_completion().buffer) == payload(tag, len_bytes));
     }
@@ -277,30 +190,18 @@ fn unmatched_send_delays_no_later_match(net: &Net) {
     let (alice, bob) = net.open_pair();
     let messages: Vec<(u64, usize)> = (1..).zip([LENS_BYTES, LENS_BYTES].concat()).collect();
     for &(tag, len_bytes) in &messages {
-        send_tagged(&alice, tag, len_bytes, OpFlags::MATCH_COMPLETE);
+        alice.post_tagged(tag, len_bytes, OpFlags::MATCH_COMPLETE);
     }
     // The waiting sends do not delay a send of another level either.
     alice.endpoint.tsend(payload(99, 8), alice.peer(), Tag(99), 99).unwrap();
     assert_eq!(alice.next_completion().context, 99);
-    receive_tagged(&bob, 99, 8);
+    bob.receive_tagged(99, 8);
     alice.assert_no_completion();
     for &(tag, len_bytes) in messages.iter().rev() {
-        receive_tagged(&bob, tag, len_bytes);
+        bob.receive_tagged(tag, len_bytes);
         assert_eq!(alice.next_completion().context, tag);
     }
     alice.assert_no_completion();
-}
-
-#[over(all)]
-fn cancelled_receive_matches_no_message(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    bob.endpoint.trecv(marked_buffer(100), ANY, Tag(1), 5).unwrap();
-    bob.endpoint.cancel(5).unwrap();
-    assert_eq!(bob.next_failure().error, OperationError::Cancelled);
-    send_tagged(&alice, 1, 100, OpFlags::MATCH_COMPLETE);
-    alice.assert_no_completion();
-    receive_tagged(&bob, 1, 100);
-    assert_eq!(alice.next_completion().context, 1);
 }
 
 #[over(all)]
@@ -311,7 +212,7 @@ fn truncated_message_counts_as_matched(net: &Net) {
             if early {
                 bob.endpoint.trecv(marked_buffer(10), ANY, Tag(1), 5).unwrap();
             }
-            send_tagged(&alice, 1, len_bytes, OpFlags::MATCH_COMPLETE);
+            alice.post_tagged(1, len_bytes, OpFlags::MATCH_COMPLETE);
             if !early {
                 alice.assert_no_completion();
                 bob.endpoint.trecv(marked_buffer(10), ANY, Tag(1), 5).unwrap();
@@ -331,49 +232,35 @@ fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
         bob.endpoint.trecv(marked_buffer(100), ANY, Tag(tag), tag).unwrap();
     }
     for tag in 1..=4 {
-        send_tagged(&alice, tag, 100, OpFlags::MATCH_COMPLETE);
+        alice.post_tagged(tag, 100, OpFlags::MATCH_COMPLETE);
     }
     // All sends complete, since their messages are matched. The last ones complete when bob reads his full
     // queue.
     for tag in 1..=4 {
-        let completion = bob.next_completion();
-        assert_eq!(
-            (completion.context, received_bytes(&completion.buffer)),
-            (tag, payload(tag, 100).to_vec())
-        );
+        bob.expect_message(tag, &payload(tag, 100));
     }
-    let (sends, _) = alice.next_completions_of_sends_and_others(4);
-    let mut contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
-    contexts.sort_unstable();
-    assert_eq!(contexts, [1, 2, 3, 4]);
+    alice.expect_each([1, 2, 3, 4]);
 }
 
 #[over(all)]
 fn every_kind_of_message_completes_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
-    for level in LEVELS {
+    for flags in LEVELS {
         for len_bytes in LENS_BYTES {
-            for (tag, data) in [(None, None), (Some(7), None), (None, Some(8)), (Some(0), Some(0))] {
+            for (tag, data) in [(None, None), (Some(Tag(7)), None), (None, Some(8)), (Some(Tag(0)), Some(0))]
+            {
                 context += 1;
-                let buffers = vec![payload(context, len_bytes)];
-                let to = alice.peer();
-                let send = SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags: level };
-                alice.endpoint.sendmsg(send).unwrap();
-                let any = ANY;
-                match tag {
-                    Some(tag) => {
-                        bob.endpoint.trecv(marked_buffer(len_bytes), any, Tag(tag), context).unwrap();
-                    }
-                    None => bob.endpoint.recv(marked_buffer(len_bytes), any, context).unwrap(),
-                }
-                let completion = bob.next_completion();
-                let mut flags = CompletionFlags::RECV;
-                flags |= if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
-                flags.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());
-                assert_eq!((completion.context, completion.flags), (context, flags));
-                assert_eq!((completion.tag.0, completion.data), (tag.unwrap_or(0), data.unwrap_or(0)));
-                assert!(received_bytes(&completion.buffer) == payload(context, len_bytes));
+                let send = alice.message(context, len_bytes, flags);
+                alice.endpoint.sendmsg(SendMsg { tag, data, ..send }).unwrap();
+                let (buffers, tagged) = (vec![marked_buffer(len_bytes)], tag.map(TagMatch::from));
+                bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, ..RecvMsg::default() }).unwrap();
+                let completion = bob.expect_message(context, &payload(context, len_bytes));
+                let kind = if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
+                let mut expected = CompletionFlags::RECV | kind;
+                expected.set(CompletionFlags::REMOTE_CQ_DATA, data.is_some());
+                assert_eq!(completion.flags, expected);
+                assert_eq!((completion.tag, completion.data), (tag.unwrap_or(Tag(0)), data.unwrap_or(0)));
                 assert_eq!(alice.next_completion().context, context);
             }
         }
@@ -387,7 +274,7 @@ fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
     let own = narcissus.insert_address_of(&narcissus);
     for (n, level) in (0..).zip(LEVELS) {
         for (tag, len_bytes) in (10 * n..).zip(LENS_BYTES) {
-            send_tagged(&narcissus, tag, len_bytes, level);
+            narcissus.post_tagged(tag, len_bytes, level);
             let needs_a_receive = level == OpFlags::MATCH_COMPLETE;
             // Another provider may complete a send of any level as late as its match.
             let completes_early = !needs_a_receive && narcissus.is_homespun();
@@ -405,23 +292,4 @@ fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
         }
     }
     narcissus.assert_no_completion();
-}
-
-#[over(all)]
-fn match_level_sends_complete_whatever_the_order_of_receives(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let count = 200;
-    // The messages are received in groups of 7, each group in reverse order.
-    let tags = (0..count).step_by(7).flat_map(|first| (first..count.min(first + 7)).rev());
-    for tag in 0..count {
-        send_tagged(&alice, tag, 8 + 10 * tag as usize, OpFlags::MATCH_COMPLETE);
-    }
-    for tag in tags {
-        receive_tagged(&bob, tag, 8 + 10 * tag as usize);
-    }
-    let (sends, _) = alice.next_completions_of_sends_and_others(count as usize);
-    let mut ended: Vec<u64> = sends.iter().map(|send| send.context).collect();
-    ended.sort_unstable();
-    assert_eq!(ended, (0..count).collect::<Vec<_>>());
-    alice.assert_no_completion();
 }

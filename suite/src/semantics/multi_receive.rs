@@ -1,16 +1,7 @@
 //! Buffers that take many messages: `FI_MULTI_RECV` of `fi_msg(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::info::ResourceManagement;
-use homespun::limits::{MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES};
-use homespun::{Buffer, Completion, CqFormat, Errno, FabricAddress, ReadError, SegmentMut, Tag};
+use super::prelude::*;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::Post;
-use crate::{Deadline, Net, Party, ReceiveBuffer, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
 const RELEASED: CompletionFlags = CompletionFlags::MULTI_RECV;
 
@@ -33,17 +24,6 @@ fn send_with_progress(from: &Party, to: FabricAddress, number: u64, len_bytes: u
         from.progress_all();
         deadline.yield_or_panic("room for a send");
     }
-}
-
-/// Sends a message and waits until it is delivered.
-fn send_and_wait_for_delivery(from: &Party, number: u64, len_bytes: usize) {
-    let buffers = vec![payload(number, len_bytes)];
-    from.send_and_wait_for_delivery(SendMsg {
-        buffers,
-        to: from.peer(),
-        context: number,
-        ..SendMsg::default()
-    });
 }
 
 /// Returns the place of a message in a raw buffer.
@@ -177,50 +157,12 @@ fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
 }
 
 #[over(all)]
-fn messages_of_several_senders_fill_one_buffer(net: &Net) {
-    let bob = net.open_party();
-    let peers: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
-    let buffer = post_raw_multi_receive(&bob, 4 << 20, BUFFER);
-    for (n, peer) in (0..).zip(&peers) {
-        peer.insert_address_of(&bob);
-        bob.insert_address_of(peer);
-        for (number, len_bytes) in (0..).zip(LENS_BYTES) {
-            // A message has at least the 8 bytes of its number, which identifies it.
-            send_with_progress(peer, peer.peer(), n * 100 + number, len_bytes.max(8));
-        }
-    }
-    let mut places = vec![Vec::new(); peers.len()];
-    for _ in 0..peers.len() * LENS_BYTES.len() {
-        let (completion, source) = bob.next_completion_with_source();
-        assert_eq!((completion.context, completion.flags), (BUFFER, RECEIVED));
-        let place = expect_message_place(&completion);
-        let message = buffer.message_at(place);
-        let number = u64::from_le_bytes(message[..8].try_into().unwrap());
-        let sender = (number / 100) as usize;
-        assert_eq!(source, bob.fabric_address_of(&peers[sender]));
-        assert!(payload(number, LENS_BYTES[number as usize % 100].max(8)) == message);
-        places[sender].push((number, place.address.addr(), place.len_bytes));
-    }
-    for places in &mut places {
-        places.sort_unstable();
-        assert!(places.is_sorted_by_key(|(_, address, _)| *address), "each sender's order is kept");
-    }
-    let mut all: Vec<_> = places.concat().into_iter().map(|(_, address, len)| (address, len)).collect();
-    all.sort_unstable();
-    for pair in all.windows(2) {
-        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "no byte is used twice");
-    }
-    cancel_raw_buffer(&bob, BUFFER);
-    bob.assert_no_completion();
-}
-
-#[over(all)]
 fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 0, 20]) {
         // A send to an endpoint of another provider may complete as late as its match.
         if alice.is_homespun() {
-            send_and_wait_for_delivery(&alice, number, len_bytes);
+            alice.deliver(number, len_bytes);
         } else {
             send_with_progress(&alice, alice.peer(), number, len_bytes);
         }
@@ -246,7 +188,7 @@ fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
     bob.endpoint.recv(marked_buffer(100), ANY, 2).unwrap();
     bob.endpoint.recv_multi(marked_buffer(1000), ANY, 3).unwrap();
     for (number, len_bytes) in (0..).zip([50, 60, 70]) {
-        send_and_wait_for_delivery(&alice, number, len_bytes);
+        alice.deliver(number, len_bytes);
     }
     let first = bob.next_completion();
     assert_eq!((first.context, first.flags), (1, RECEIVED));
@@ -258,11 +200,10 @@ fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
     assert_eq!(received_bytes(&second.buffer), payload(1, 60));
     assert_eq!(received_bytes(&third.buffer), payload(2, 70));
     // The last message fits into no receive, and waits.
-    send_and_wait_for_delivery(&alice, 4, 950);
+    alice.deliver(4, 950);
     assert_eq!(bob.next_completion().flags, RELEASED);
     bob.assert_no_completion();
-    bob.endpoint.recv(marked_buffer(950), ANY, 4).unwrap();
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(4, 950));
+    bob.receive_message(4, 950, &payload(4, 950));
 }
 
 #[over(all)]
@@ -287,7 +228,7 @@ fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
         }
         assert_eq!(alice.next_completion().context, number);
     }
-    send_and_wait_for_delivery(&alice, 5, 10);
+    alice.deliver(5, 10);
     bob.assert_no_completion();
 }
 
@@ -301,7 +242,7 @@ fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
         bob.endpoint.recv_multi(marked_buffer(128), ANY, context).unwrap();
     }
     for (number, len_bytes) in (0..).zip([64, 8, 120, 8, 8]) {
-        send_and_wait_for_delivery(&alice, number, len_bytes);
+        alice.deliver(number, len_bytes);
     }
     let told = [(); 6].map(|()| {
         let completion = bob.next_completion();
@@ -346,14 +287,10 @@ fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
             expect_release(&bob, last.flags);
         }
         if matches!(format, Data | Tagged) {
-            assert_eq!(
-                (first.data, buffer.message_at(expect_message_place(&first))),
-                (7, payload(1, 40).to_vec())
-            );
-            assert_eq!(
-                (last.data, buffer.message_at(expect_message_place(&last))),
-                (7, payload(2, 40).to_vec())
-            );
+            for (identity, told) in [(1, &first), (2, &last)] {
+                assert_eq!(told.data, 7);
+                assert_eq!(buffer.message_at(expect_message_place(told)), payload(identity, 40));
+            }
         } else {
             assert_eq!((first.buffer, last.buffer), (Buffer::None, Buffer::None));
         }
@@ -363,8 +300,7 @@ fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
 
 #[over(all)]
 fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
-    let setup = || Setup { selective: true, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup::selective());
     bob.endpoint.set_min_multi_recv_bytes(30);
     bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
     let flags = OpFlags::MULTI_RECV | OpFlags::COMPLETION;
@@ -373,7 +309,7 @@ fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
         .unwrap();
     bob.endpoint.recv_multi(marked_buffer(100), ANY, 3).unwrap();
     for number in 0..5 {
-        send_and_wait_for_delivery(&alice, number, 40);
+        alice.deliver(number, 40);
     }
     let told: Vec<_> = (0..3).map(|_| bob.next_completion()).collect();
     assert_eq!(told[0].context, 1);
@@ -406,7 +342,7 @@ fn cancelled_buffer_is_released_with_an_error(net: &Net) {
     let len_bytes = 100_000;
     bob.endpoint.recv_multi(marked_buffer(len_bytes), ANY, 1).unwrap();
     let raw = post_raw_multi_receive(&bob, len_bytes, 2);
-    send_and_wait_for_delivery(&alice, 0, 16);
+    alice.deliver(0, 16);
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(0, 16));
     bob.endpoint.cancel(1).unwrap();
     let failed = bob.next_failure();
@@ -416,34 +352,13 @@ fn cancelled_buffer_is_released_with_an_error(net: &Net) {
     if bob.is_homespun() {
         assert_eq!(bob.endpoint.cancel(1).unwrap_err().errno(), Errno::ENOENT);
     }
-    send_and_wait_for_delivery(&alice, 1, 16);
+    alice.deliver(1, 16);
     let completion = bob.next_completion();
     assert_eq!(completion.context, 2);
     assert_eq!(raw.message_at(expect_message_place(&completion)), payload(1, 16));
     cancel_raw_buffer(&bob, 2);
     bob.assert_no_completion();
     raw.into_filled_bytes(2, 16);
-}
-
-#[over(all, own)]
-fn directed_buffer_fails_when_its_source_closes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let carol = net.open_party();
-    carol.insert_address_of(&bob);
-    bob.insert_address_of(&carol);
-    bob.endpoint.recv_multi(marked_buffer(1000), bob.peer(), 1).unwrap();
-    bob.endpoint.recv_multi(marked_buffer(1000), ANY, 2).unwrap();
-    send_and_wait_for_delivery(&carol, 1, 30);
-    assert_eq!(bob.next_completion().context, 2);
-    send_and_wait_for_delivery(&alice, 2, 30);
-    assert_eq!(bob.next_completion().context, 1);
-    drop(alice);
-    let failed = bob.next_failure();
-    assert_eq!((failed.completion.context, failed.completion.flags), (1, RECEIVED | RELEASED));
-    assert_eq!(failed.completion.buffer, Buffer::Unused(marked_buffer(1000 - 30)));
-    send_and_wait_for_delivery(&carol, 3, 30);
-    assert_eq!(bob.next_completion().context, 2);
-    bob.assert_no_completion();
 }
 
 #[over(all, own)]
@@ -455,7 +370,7 @@ fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     bob.endpoint.recv_multi(marked_buffer(20 * 24), ANY, 1).unwrap();
     let lens_bytes = |number: u64| if number.is_multiple_of(2) { 24 } else { 0 };
     for number in 0..60 {
-        send_and_wait_for_delivery(&alice, number, lens_bytes(number));
+        alice.deliver(number, lens_bytes(number));
     }
     // The multi-receive buffer may still take any of the messages, so a peek cannot tell which will remain.
     let peek = RecvMsg { from: ANY, context: 9, flags: OpFlags::PEEK, ..RecvMsg::default() };
@@ -483,26 +398,11 @@ fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all, own)]
-fn buffer_overruns_an_unprotected_queue(net: &Net) {
-    let resource_mgmt = Some(ResourceManagement::Disabled);
-    let unprotected = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(Setup::default(), unprotected);
-    bob.endpoint.recv_multi(marked_buffer(100), ANY, 1).unwrap();
-    for number in 0..5 {
-        send_and_wait_for_delivery(&alice, number, 8);
-    }
-    for number in 0..2 {
-        assert_eq!(received_bytes(&bob.cq.read().unwrap().unwrap().buffer), payload(number, 8));
-    }
-    assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
-}
-
 #[over(all)]
 fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let buffer = post_raw_multi_receive(&bob, 1 << 20, BUFFER);
-    send_and_wait_for_delivery(&alice, 0, 100);
+    alice.deliver(0, 100);
     assert_eq!(buffer.message_at(expect_message_place(&bob.next_completion())), payload(0, 100));
     for (number, len_bytes) in (1..).zip([100, 200_000, 300_000]) {
         send_with_progress(&alice, alice.peer(), number, len_bytes);
@@ -521,14 +421,11 @@ fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
 fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     for (number, len_bytes) in (0..).zip([10, 100_000]) {
-        let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::MATCH_COMPLETE);
-        let send = SendMsg { buffers, to: alice.peer(), context: number, flags, ..SendMsg::default() };
-        alice.endpoint.sendmsg(send).unwrap();
+        alice.post_send(number, len_bytes, OpFlags::MATCH_COMPLETE);
     }
     alice.assert_no_completion();
     bob.endpoint.recv_multi(marked_buffer(200_000), ANY, BUFFER).unwrap();
-    assert_eq!(alice.next_completion().context, 0);
-    assert_eq!(alice.next_completion().context, 1);
+    alice.expect_in_order([0, 1]);
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(0, 10));
     assert!(received_bytes(&bob.next_completion().buffer) == payload(1, 100_000));
 }
@@ -570,7 +467,7 @@ fn default_flag_makes_receives_multi_receive(net: &Net) {
     let tagged = Post { peer: ANY, tag: Some(7), context: 7, ..Post::default() };
     let tagged = bob.endpoint.receive_into_raw_memory(&[8], 0, tagged).unwrap();
     for number in 0..5 {
-        send_and_wait_for_delivery(&alice, number, 20);
+        alice.deliver(number, 20);
     }
     for context in 5..8 {
         alice.endpoint.tsend(payload(context, 8), alice.peer(), Tag(7), context).unwrap();
@@ -605,6 +502,6 @@ fn invalid_multi_receive_buffers_are_refused(net: &Net) {
     assert_eq!(refused(&[8, 0, 8]), Errno::EINVAL);
     assert_eq!(refused(&[]), Errno::EINVAL);
     // None of these calls posted anything.
-    send_and_wait_for_delivery(&alice, 1, 8);
+    alice.deliver(1, 8);
     bob.assert_no_completion();
 }

@@ -1,13 +1,6 @@
 //! Names of endpoints, and messages to these names.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::{AvAttr, Bytes, CqAttr, Errno, FabricAddress};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Net, Party, Setup, Turns, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 #[track_caller]
 fn send_and_check_source(from: &Party, to: &Party) {
@@ -32,8 +25,7 @@ fn name_is_specific_and_has_a_port(net: &Net) {
 #[over(all, own)]
 fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     let format = net.info().addr_format.expect("an answer has a format");
-    let everywhere = || Setup { at: Some(format.wildcard()), ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(everywhere(), everywhere());
+    let (alice, bob) = net.open_equal_pair(Setup { at: Some(format.wildcard()), ..Setup::default() });
     for party in [&alice, &bob] {
         let name = party.endpoint.name().unwrap();
         assert!(name.is_specific() && name.port() != 0, "{name}");
@@ -74,58 +66,6 @@ fn name_of_another_endpoint_fails_with_eaddrinuse(net: &Net) {
     // The failed endpoint may take another name.
     second.set_name(net.info().src_addr.expect("the transport has an address")).unwrap();
     second.name().unwrap();
-}
-
-#[over(one_process)]
-fn two_domains_carry_messages_at_once(net: &Net) {
-    // Two domains with different transports.
-    let elsewhere = Net::faulty_loopback(3, net.turns);
-    let (alice, bob) = net.open_pair();
-    let (carol, dave) = elsewhere.open_pair();
-    for party in [&bob, &dave] {
-        party.endpoint.recv(marked_buffer(100_000), ANY, 1).unwrap();
-    }
-    alice.endpoint.send(payload(1, 100_000), alice.peer(), 2).unwrap();
-    carol.endpoint.send(payload(2, 100_000), carol.peer(), 2).unwrap();
-    for (identity, sender, receiver) in [(2, &carol, &dave), (1, &alice, &bob)] {
-        assert!(received_bytes(&receiver.next_completion().buffer) == payload(identity, 100_000));
-        assert_eq!(sender.next_completion().context, 2);
-    }
-}
-
-#[over(one_process)]
-fn endpoint_exchanges_messages_with_itself(net: &Net) {
-    let narcissus = net.open_party();
-    let own = narcissus.insert_address_of(&narcissus);
-    for (n, len_bytes) in (1..).zip([0, 8, 5000, 100_000]) {
-        for early in [true, false] {
-            if early {
-                narcissus.endpoint.recv(marked_buffer(100_000), own, 100 + n).unwrap();
-            }
-            let (buffers, flags) = (vec![payload(n, len_bytes)], OpFlags::DELIVERY_COMPLETE);
-            narcissus
-                .endpoint
-                .sendmsg(SendMsg { buffers, to: own, context: n, flags, ..SendMsg::default() })
-                .unwrap();
-            if !early {
-                assert_eq!(narcissus.next_completion().context, n);
-                narcissus.endpoint.recv(marked_buffer(100_000), own, 100 + n).unwrap();
-            }
-            let mut sent = !early;
-            let mut taken = false;
-            while !(sent && taken) {
-                let (completion, source) = narcissus.next_completion_with_source();
-                if completion.context == n {
-                    sent = true;
-                } else {
-                    assert_eq!((completion.context, source), (100 + n, own));
-                    assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
-                    taken = true;
-                }
-            }
-        }
-    }
-    narcissus.assert_no_completion();
 }
 
 #[over(all)]

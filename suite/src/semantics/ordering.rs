@@ -1,98 +1,13 @@
 //! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in the order of sending.
 //! Other pairs of reads, writes and sends keep their order if both endpoints have agreed on it.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::SendMsg;
-use homespun::flags::{MrAccess, OpFlags, Order};
-use homespun::limits::{PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Bytes, Errno, Error, FabricAddress, Tag, TagMatch};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{AtomicCall, Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// The length of an access for which the target needs several passes, in every protocol.
 const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 
 /// The offset of the last bytes of a long access.
 const END: usize = LONG_BYTES - 100;
-
-/// Lengths around every limit between protocols.
-const MIXED_LENS_BYTES: [usize; 12] = [0, 70_000, 1, 8193, 8192, 100, 200_000, 4097, 4096, 9, 65_537, 12_000];
-
-/// Posts an operation. If there is no room, reads and counts completions of the party, and tries again.
-#[track_caller]
-fn post_when_room(party: &Party, ended: &mut usize, mut post: impl FnMut() -> Result<(), Error>) {
-    let deadline = Deadline::new();
-    loop {
-        match post() {
-            Ok(()) => return,
-            Err(error) if error.errno() == Errno::EAGAIN => {}
-            Err(error) => panic!("{error}"),
-        }
-        if let Some(ending) = party.poll_completion() {
-            ending.expect("no operation fails");
-            *ended += 1;
-        }
-        deadline.yield_or_panic("room for another operation");
-    }
-}
-
-#[over(all)]
-fn messages_of_mixed_sizes_match_in_order(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let count = 3 * MIXED_LENS_BYTES.len();
-    let len_bytes = |n: usize| MIXED_LENS_BYTES[n % MIXED_LENS_BYTES.len()];
-    let mut ended = 0;
-    for n in 0..count {
-        if n % 2 == 0 {
-            bob.endpoint.recv(marked_buffer(200_000), ANY, n as u64).unwrap();
-        }
-        let message = payload(n as u64, len_bytes(n));
-        post_when_room(&alice, &mut ended, || alice.endpoint.send(message.clone(), alice.peer(), n as u64));
-    }
-    // The other half of the receives was posted before.
-    for n in (1..count).step_by(2) {
-        bob.endpoint.recv(marked_buffer(200_000), ANY, n as u64).unwrap();
-    }
-    let posted = (0..count).step_by(2).chain((1..count).step_by(2));
-    let mut messages: Vec<Option<Vec<u8>>> = vec![None; count];
-    for _ in 0..count {
-        let completion = bob.next_completion();
-        messages[completion.context as usize] = Some(received_bytes(&completion.buffer));
-    }
-    for (n, context) in posted.enumerate() {
-        let message = messages[context].take().expect("every receive has ended");
-        assert!(message == payload(n as u64, len_bytes(n)), "message {n} overtook or was overtaken");
-    }
-    for _ in ended..count {
-        alice.next_completion();
-    }
-}
-
-#[over(all)]
-fn messages_of_one_tag_are_received_in_send_order(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let count = 24;
-    for n in 0..count {
-        let message = payload(n, MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()]);
-        alice.endpoint.tsend(message, alice.peer(), Tag(n % 3), n).unwrap();
-    }
-    for tag in [2, 0, 1] {
-        for n in (tag..count).step_by(3) {
-            bob.endpoint.trecv(marked_buffer(200_000), ANY, Tag(tag), n).unwrap();
-        }
-    }
-    for _ in 0..count {
-        let completion = bob.next_completion();
-        let n = completion.context;
-        assert_eq!(completion.tag, n % 3);
-        let len_bytes = MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()];
-        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes), "message {n} was overtaken");
-        alice.next_completion();
-    }
-}
 
 #[over(all)]
 fn earliest_matching_receive_takes_a_message(net: &Net) {
@@ -114,12 +29,7 @@ fn earliest_matching_receive_takes_a_message(net: &Net) {
     }
     // In the other direction, a receive takes the earliest message that it accepts, out of many.
     for tag in 0..others {
-        alice.send_and_wait_for_delivery(SendMsg {
-            buffers: vec![payload(tag, 8)],
-            to: alice.peer(),
-            tag: Some(Tag(1000 + tag)),
-            ..SendMsg::default()
-        });
+        alice.deliver_tagged(1000 + tag, tag, 8);
     }
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1039), 1).unwrap();
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1001).ignoring(0x3e), 2).unwrap();
@@ -139,25 +49,14 @@ fn tagged_and_untagged_messages_match_separately(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1).unwrap();
     let untagged = SendMsg { buffers: vec![payload(5, 8)], to: alice.peer(), ..SendMsg::default() };
-    // A send to an endpoint of another provider may complete as late as its match.
-    if alice.is_homespun() {
-        alice.send_and_wait_for_delivery(untagged);
-    } else {
-        alice.endpoint.sendmsg(untagged).unwrap();
-    }
+    alice.send_unexpected(untagged);
     bob.assert_no_completion();
-    bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
-    assert_eq!(bob.next_completion().context, 2);
+    bob.receive(2, 8);
     if !alice.is_homespun() {
         alice.next_completion();
     }
     bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
-    alice.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(6, 8)],
-        to: alice.peer(),
-        tag: Some(Tag(0)),
-        ..SendMsg::default()
-    });
+    alice.deliver_tagged(0, 6, 8);
     assert_eq!(bob.next_completion().context, 1);
     bob.assert_no_completion();
 }
@@ -177,44 +76,10 @@ fn tags_are_matched_bit_by_bit(net: &Net) {
     }
     // A tag that differs in a bit that is not ignored does not match.
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(0b1000).ignoring(0b0111), 4).unwrap();
-    alice.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(1, 8)],
-        to: alice.peer(),
-        tag: Some(Tag(0b11000)),
-        ..SendMsg::default()
-    });
+    alice.deliver_tagged(0b11000, 1, 8);
     bob.assert_no_completion();
-    alice.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(2, 8)],
-        to: alice.peer(),
-        tag: Some(Tag(0b1101)),
-        ..SendMsg::default()
-    });
+    alice.deliver_tagged(0b1101, 2, 8);
     assert_eq!(bob.next_completion().tag, 0b1101);
-}
-
-#[over(all)]
-fn messages_in_both_directions_match_in_order(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let count = 30;
-    for n in 0..count {
-        for party in [&alice, &bob] {
-            party.endpoint.recv(marked_buffer(200_000), ANY, n).unwrap();
-            let message = payload(n, MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()]);
-            party.endpoint.send(message, party.peer(), 1000 + n).unwrap();
-        }
-    }
-    for party in [&alice, &bob] {
-        let (sends, mut receives) = party.next_completions_of_sends_and_others(2 * count as usize);
-        assert_eq!((sends.len(), receives.len()), (count as usize, count as usize));
-        // Receives match in order, but may complete in another order.
-        receives.sort_by_key(|completion| completion.context);
-        for (n, completion) in (0..count).zip(receives) {
-            assert_eq!(completion.context, n, "each receive ends once");
-            let len_bytes = MIXED_LENS_BYTES[n as usize % MIXED_LENS_BYTES.len()];
-            assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
-        }
-    }
 }
 
 /// Opens two parties with these message orders, and a region of the second.
@@ -228,10 +93,8 @@ fn open_pair_with_memory_kind(
     kind: MemoryKind,
     len_bytes: usize,
 ) -> (Party, Party, Region) {
-    let setup = || Setup { order, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let region = bob.register(RegionSpec { len_bytes, kind, access, key: 7, is_counted: false }).unwrap();
+    let (alice, bob) = net.open_equal_pair(Setup { order, ..Setup::default() });
+    let region = bob.open_region(len_bytes, kind, 7);
     (alice, bob, region)
 }
 
@@ -275,14 +138,6 @@ fn message_does_not_overtake_a_write(net: &Net) {
         await_read_results(&alice, &[], 1 + (identity % 2) as usize);
     }
 }
-
-/// The levels of sends and writes, the weakest first.
-const LEVELS: [OpFlags; 4] = [
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
 
 fn post_write_with_flags(
     party: &Party,
@@ -517,9 +372,7 @@ fn access_does_not_overtake_messages(net: &Net) {
     for kind in net.memory_kinds() {
         let target = Setup { order, unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, target);
-        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let region =
-            bob.register(RegionSpec { len_bytes: 8, kind, access, key: 7, is_counted: false }).unwrap();
+        let region = bob.open_region(8, kind, 7);
         for context in 0..COUNT {
             alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
         }
@@ -532,8 +385,7 @@ fn access_does_not_overtake_messages(net: &Net) {
         }
         assert!(region.content() == marked_buffer(8));
         for context in 0..COUNT {
-            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-            assert!(received_bytes(&bob.next_completion().buffer) == payload(context, 8));
+            bob.receive_message(context, 8, &payload(context, 8));
         }
         while contexts.len() < COUNT as usize + 2 {
             contexts.push(alice.next_completion().context);
@@ -549,9 +401,7 @@ fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     let order = Order::RAS | Order::WAS;
     let asleep = Setup { order, asleep: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, asleep);
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let memory = RegionSpec { len_bytes: 8, kind: MemoryKind::Shareable, access, key: 7, is_counted: false };
-    let region = bob.register(memory).unwrap();
+    let region = bob.open_region(8, MemoryKind::Shareable, 7);
     // Bob makes progress only when he polls. He has no completions.
     let together = || {
         assert!(bob.poll_completion().is_none());
@@ -565,56 +415,12 @@ fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     for _ in 0..10 {
         together();
     }
-    alice.endpoint.send(payload(2, 8), alice.peer(), 2).unwrap();
-    assert_eq!(alice.next_completion().context, 2);
+    alice.send(2, payload(2, 8));
     post_write(&alice, &region, 0, 3, 8);
     alice.assert_no_completion();
     assert!(region.content() == payload(1, 8));
     net.start_driving(&bob);
     assert_eq!(alice.next_completion().context, 3);
     assert!(region.content() == payload(3, 8));
-    bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
-    assert!(received_bytes(&bob.next_completion().buffer) == payload(2, 8));
-}
-
-#[over(all)]
-fn strictly_ordered_operations_take_effect_one_by_one(net: &Net) {
-    const REGION_BYTES: usize = 200_000;
-    const COUNT: u64 = 120;
-    let (alice, bob, region) = open_pair_with_order(net, Order::STRICT, REGION_BYTES);
-    let mut random = fastrand::Rng::with_seed(0x0de5);
-    let mut memory = marked_buffer(REGION_BYTES).to_vec();
-    region.write_at(0, &memory);
-    // What each read must return, and what the memory must contain when each message arrives.
-    let mut reads = Vec::new();
-    let mut messages = Vec::new();
-    for context in 0..COUNT {
-        let lens_bytes = [8, 3000, READ_COPIED_MAX_BYTES + 1, 20_000, 150_000];
-        let len_bytes = lens_bytes[random.usize(..lens_bytes.len())];
-        let place = random.usize(..=REGION_BYTES - len_bytes);
-        match random.u8(..5) {
-            0 | 1 => {
-                post_write(&alice, &region, place, context, len_bytes);
-                memory[place..place + len_bytes].copy_from_slice(&payload(context, len_bytes));
-            }
-            2 | 3 => {
-                post_read(&alice, &region, place, context, len_bytes);
-                reads.push((context, memory[place..place + len_bytes].to_vec()));
-            }
-            _ => {
-                alice.endpoint.send(payload(context, len_bytes), alice.peer(), context).unwrap();
-                messages.push((context, len_bytes));
-            }
-        }
-    }
-    for (context, len_bytes) in messages {
-        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(context, len_bytes));
-    }
-    let contexts: Vec<u64> = reads.iter().map(|(context, _)| *context).collect();
-    let found = await_read_results(&alice, &contexts, COUNT as usize);
-    for ((context, expected), found) in reads.into_iter().zip(found) {
-        assert!(found == expected, "read {context}");
-    }
-    assert!(region.content() == memory);
+    bob.receive_message(0, 8, &payload(2, 8));
 }

@@ -1,17 +1,8 @@
 //! Overruns of completion queues with `FI_RM_DISABLED`: `fi_domain(3)`, and the last paragraph of NOTES in
 //! `fi_cq(3)`.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::InfoFlags;
-use homespun::info::ResourceManagement;
-use homespun::{Bytes, Errno, FabricAddress, ReadError};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::binding::expect_errno;
-use crate::semantics::bounds::post_delivery_complete_send;
-use crate::{Deadline, Net, Party, Queue, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::bounds::post_delivery_complete_send;
+use super::prelude::*;
 
 fn make_unprotected_setup(depth_entries: usize) -> Setup {
     Setup {
@@ -19,12 +10,6 @@ fn make_unprotected_setup(depth_entries: usize) -> Setup {
         resource_mgmt: Some(ResourceManagement::Disabled),
         ..Setup::default()
     }
-}
-
-/// Sends 24 bytes. Waits until the peer has received them, and has written or lost the entry.
-fn send_and_wait_for_delivery(party: &Party, context: u64) {
-    let buffers = vec![payload(context, 24)];
-    party.send_and_wait_for_delivery(SendMsg { buffers, to: party.peer(), context, ..SendMsg::default() });
 }
 
 /// Asserts that every read of the queue returns the overrun.
@@ -43,11 +28,9 @@ fn assert_overrun(queue: &Queue) {
 fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     let depth = 3;
     let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth));
+    bob.post_receives(0..2 * depth as u64, 24);
     for context in 0..2 * depth as u64 {
-        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-    }
-    for context in 0..2 * depth as u64 {
-        send_and_wait_for_delivery(&alice, context);
+        alice.deliver(context, 24);
     }
     for context in 0..depth as u64 {
         let (completion, source) = bob.cq.read_from().unwrap().unwrap();
@@ -58,7 +41,7 @@ fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
 
     // Operations continue without entries, although the queue has room now.
     bob.endpoint.recv(marked_buffer(24), ANY, 10).unwrap();
-    send_and_wait_for_delivery(&alice, 10);
+    alice.deliver(10, 24);
     alice.endpoint.recv(marked_buffer(24), ANY, 11).unwrap();
     bob.endpoint.send(payload(11, 24), bob.peer(), 12).unwrap();
     assert_eq!(received_bytes(&alice.next_completion().buffer), payload(11, 24));
@@ -75,7 +58,7 @@ fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
             bob.endpoint.recv(marked_buffer(if context % 2 == 1 { 10 } else { 24 }), ANY, context).unwrap();
         }
         for context in 0..depth + 2 {
-            send_and_wait_for_delivery(&alice, context);
+            alice.deliver(context, 24);
         }
         assert_eq!(bob.cq.read_error(), Ok(None), "a success is on top");
         for context in 0..depth {
@@ -92,55 +75,10 @@ fn overrun_loses_errors_as_it_loses_successes(net: &Net) {
 }
 
 #[over(driven, own)]
-fn unprotected_sends_are_bounded_only_by_the_transmit_depth(net: &Net) {
-    const DEPTH_ENTRIES: usize = 2;
-    const DEPTH_OPS: u64 = 5;
-    let alice = net
-        .open_party_with(Setup { tx_depth_ops: DEPTH_OPS as usize, ..make_unprotected_setup(DEPTH_ENTRIES) });
-    let bob = net.open_party_with(Setup { asleep: true, ..Setup::default() });
-    alice.insert_address_of(&bob);
-    for context in 0..DEPTH_OPS {
-        post_delivery_complete_send(&alice, context).unwrap();
-    }
-    assert_eq!(expect_errno(post_delivery_complete_send(&alice, DEPTH_OPS)), Errno::EAGAIN);
-    let count = 2 * DEPTH_OPS;
-    for context in 0..count {
-        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-    }
-    net.start_driving(&bob);
-    // An accepted send shows that an earlier send has ended, even if no entry was read.
-    let (mut sent, deadline) = (DEPTH_OPS, Deadline::new());
-    while sent < count {
-        match post_delivery_complete_send(&alice, sent) {
-            Ok(()) => sent += 1,
-            Err(full) => assert_eq!(full.errno(), Errno::EAGAIN),
-        }
-        bob.cq.progress();
-        alice.cq.progress();
-        deadline.yield_or_panic("sends that end unread");
-    }
-    for context in 0..count {
-        let completion = bob.next_completion();
-        assert_eq!(completion.context, context);
-        assert_eq!(
-            received_bytes(&completion.buffer),
-            payload(context, 24),
-            "what is lost is not the message"
-        );
-    }
-    for _ in 0..DEPTH_ENTRIES {
-        assert!(alice.cq.read().unwrap().unwrap().context < DEPTH_OPS);
-    }
-    assert_overrun(&alice.cq);
-}
-
-#[over(driven, own)]
 fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup::default(), Setup { asleep: true, ..make_unprotected_setup(1) });
-    for context in 0..6 {
-        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-    }
+    bob.post_receives(0..6, 24);
     for context in 0..3 {
         post_delivery_complete_send(&alice, context).unwrap();
     }
@@ -168,14 +106,14 @@ fn separate_queues_are_overrun_separately(net: &Net) {
         net.open_pair_with(Setup::default(), Setup { separate_queues: true, ..make_unprotected_setup(1) });
     for context in 0..2 {
         bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-        send_and_wait_for_delivery(&alice, context);
+        alice.deliver(context, 24);
     }
     let receive_cq = bob.receive_cq.clone().expect("it has two queues");
     assert_eq!(receive_cq.read().unwrap().unwrap().context, 0);
     assert_overrun(&receive_cq);
     for context in 2..4 {
         alice.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-        send_and_wait_for_delivery(&bob, context);
+        bob.deliver(context, 24);
         assert_eq!(alice.next_completion().context, context);
     }
     assert_eq!(bob.cq.read(), Ok(None));
@@ -188,7 +126,7 @@ fn queue_read_in_time_loses_nothing(net: &Net) {
     for context in 0..10 {
         for (from, to) in [(&alice, &bob), (&bob, &alice)] {
             to.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-            send_and_wait_for_delivery(from, context);
+            from.deliver(context, 24);
             assert_eq!(received_bytes(&to.next_completion().buffer), payload(context, 24));
         }
     }
@@ -205,9 +143,7 @@ fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
         bob.endpoint.recv(marked_buffer(message.len()), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), alice.peer(), context).unwrap();
     }
-    for _ in &messages {
-        bob.next_completion();
-    }
+    bob.await_completions(&messages);
     let given_back = || messages.iter().filter(|message| message.is_unique()).count();
     let deadline = Deadline::new();
     while given_back() < 2 {

@@ -1,20 +1,8 @@
 //! Peeks at unexpected messages, claims and discards: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD` of
 //! `fi_tagged(3)`.
 
-use std::thread;
-use std::time::Duration;
-
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{CompletionFlags, OpFlags, Order};
-use homespun::{Completion, Errno, Error, FabricAddress, OperationError, Tag, TagMatch};
-
-use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes};
-use crate::{Deadline, Ended, Net, Party, Setup, Turns, over};
-
-use crate::semantics::binding::expect_errno;
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 5] = [0, 100, 100_000, 300_000, 1 << 20];
@@ -37,29 +25,21 @@ fn make_message(from: &Party, tag: u64, identity: u64, len_bytes: usize) -> Send
     SendMsg { buffers, to: from.peer(), tag: Some(Tag(tag)), data, ..SendMsg::default() }
 }
 
-/// Sends a message that no receive takes yet, and waits until it has arrived. Another provider may deliver
-/// such a message only when a receive takes it, so the send to its party does not wait.
-fn send_unexpected(from: &Party, send: SendMsg) {
-    if from.is_homespun() {
-        from.send_and_wait_for_delivery(send);
-    } else {
-        from.endpoint.sendmsg(send).unwrap();
-    }
-}
-
-/// Sends a [message](make_message) as [`send_unexpected`] does.
+/// Sends a [message](make_message) as [`Party::send_unexpected`] does.
 fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
-    send_unexpected(from, make_message(from, tag, identity, len_bytes));
+    from.send_unexpected(make_message(from, tag, identity, len_bytes));
 }
 
-/// Sends as [`deliver`] does, but at match level, and does not wait.
+/// Sends a [message](make_message) at a level, and does not wait. Its context is its identity.
+fn send_at_level(from: &Party, identity: u64, len_bytes: usize, flags: OpFlags) {
+    let message = make_message(from, 5, identity, len_bytes);
+    from.endpoint.sendmsg(SendMsg { context: identity, flags, ..message }).unwrap();
+}
+
+/// Sends at match level.
 fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
-    let (buffers, data, flags) =
-        (vec![payload(identity, len_bytes)], Some(identity), OpFlags::MATCH_COMPLETE);
-    let (to, tag) = (from.peer(), Some(tag));
-    from.endpoint
-        .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), data, context: identity, flags })
-        .unwrap();
+    let message = make_message(from, tag, identity, len_bytes);
+    from.endpoint.sendmsg(SendMsg { context: identity, flags: OpFlags::MATCH_COMPLETE, ..message }).unwrap();
 }
 
 /// Posts a peek, a claim or a discard without a buffer, and waits for its end.
@@ -184,7 +164,7 @@ fn peek_reports_a_message_and_leaves_it(net: &Net) {
         assert_peek_finds_nothing(&bob, Tag(5).into());
     }
     // A message without remote data reports none.
-    send_unexpected(&alice, SendMsg { to: alice.peer(), tag: Some(Tag(6)), ..SendMsg::default() });
+    alice.send_unexpected(SendMsg { to: alice.peer(), tag: Some(Tag(6)), ..SendMsg::default() });
     let (completion, _) = peek_at_delivered(&bob, Tag(6).into(), ANY, 1, OpFlags::empty());
     assert_eq!(completion.flags, CompletionFlags::RECV | CompletionFlags::TAGGED);
     assert_eq!(completion.len_bytes, 0);
@@ -210,7 +190,7 @@ fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
     assert_peek_finds_nothing(&bob, Tag(4).ignoring(2));
     // Tagged peeks do not find untagged messages either.
     let untagged = SendMsg { buffers: vec![payload(2, 8)], to: alice.peer(), ..SendMsg::default() };
-    send_unexpected(&alice, untagged);
+    alice.send_unexpected(untagged);
     receive_and_check(&bob, 5, 1, 100);
     assert_peek_finds_nothing(&bob, Tag(5).ignoring(u64::MAX));
     bob.assert_no_completion();
@@ -233,7 +213,7 @@ fn send_inject_complete_and_wait(alice: &Party, tag: u64, identity: u64) {
 
 #[over(all, own)]
 fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
     connect_by_message(&alice, &bob);
     for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
         send_inject_complete_and_wait(&alice, 5, 2);
@@ -258,7 +238,7 @@ fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
 
 #[over(all, own)]
 fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
+    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
     connect_by_message(&alice, &bob);
     for identity in 2..20 {
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
@@ -279,8 +259,8 @@ const PEEKS_MAX: usize = 1 << 17;
 
 #[over(all, native)]
 fn peeks_that_read_no_queue_make_progress(net: &Net) {
-    let setup = || Setup { asleep: true, cq_depth_entries: PEEKS_MAX, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) =
+        net.open_equal_pair(Setup { asleep: true, cq_depth_entries: PEEKS_MAX, ..Setup::default() });
     let peek = |party: &Party, tag, context, flags| {
         let tagged = Some(Tag(tag).into());
         party.endpoint.recvmsg(RecvMsg { tagged, context, flags, ..RecvMsg::default() })
@@ -299,8 +279,7 @@ fn peeks_that_read_no_queue_make_progress(net: &Net) {
             }
             deadline.yield_or_panic("a message to claim");
         }
-        let refused = peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM);
-        assert_eq!(expect_errno(refused), Errno::EINVAL);
+        expect_error(peek(&bob, 5, 11, OpFlags::PEEK | OpFlags::CLAIM), Errno::EINVAL);
         // Only calls of the parties drive them, so from here on they take turns.
         let mut is_claimed = false;
         let [mut found, mut received, mut sent] = [None, None, None];
@@ -338,8 +317,7 @@ fn poll_success(party: &Party) -> Option<Completion> {
 
 #[over(all)]
 fn peek_finds_the_earliest_match(net: &Net) {
-    let in_order = || Setup { order: Order::SAS, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(in_order(), in_order());
+    let (alice, bob) = net.open_equal_pair(Setup { order: Order::SAS, ..Setup::default() });
     for identity in 1..=4 {
         deliver(&alice, identity, identity, 16);
     }
@@ -362,8 +340,7 @@ fn peek_with_a_source_finds_only_its_messages(net: &Net) {
     let bob = net.open_party();
     let senders = [net.open_party(), net.open_party()];
     for (identity, sender) in (1..).zip(&senders) {
-        bob.insert_address_of(sender);
-        sender.insert_address_of(&bob);
+        bob.meet(sender);
         deliver(sender, 5, identity, 16);
     }
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
@@ -396,8 +373,7 @@ fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
 
 #[over(all)]
 fn claimed_message_is_received_only_by_its_claim(net: &Net) {
-    let in_order = || Setup { order: Order::SAS, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(in_order(), in_order());
+    let (alice, bob) = net.open_equal_pair(Setup { order: Order::SAS, ..Setup::default() });
     for &len_bytes in lens_of_several_bytes(&bob) {
         for identity in 1..=3 {
             deliver(&alice, 5, identity, len_bytes);
@@ -460,13 +436,13 @@ fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     deliver(&alice, 5, 1, 16);
     deliver(&alice, 5, 2, 16);
-    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::ENOENT);
+    expect_error(post_claim(&bob, 11, 5, 16), Errno::ENOENT);
     assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM), 1);
-    assert_eq!(expect_errno(post_claim(&bob, 12, 5, 16)), Errno::ENOENT);
+    expect_error(post_claim(&bob, 12, 5, 16), Errno::ENOENT);
     // A claim cannot be cancelled.
-    assert_eq!(expect_errno(bob.endpoint.cancel(11)), Errno::ENOENT);
+    expect_error(bob.endpoint.cancel(11), Errno::ENOENT);
     claim_and_check(&bob, 11, 5, 1, 16);
-    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::ENOENT);
+    expect_error(post_claim(&bob, 11, 5, 16), Errno::ENOENT);
     receive_and_check(&bob, 5, 2, 16);
     bob.assert_no_completion();
 }
@@ -539,16 +515,8 @@ fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
 fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net: &Net) {
     let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), small);
-    let send_beyond = |identity: u64, flags: OpFlags| {
-        let (buffers, data) = (vec![payload(identity, LONG_BYTES)], Some(identity));
-        let (to, tag) = (alice.peer(), Some(5));
-        alice
-            .endpoint
-            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), data, context: identity, flags })
-            .unwrap();
-    };
     for flags in [OpFlags::INJECT_COMPLETE, OpFlags::DELIVERY_COMPLETE, OpFlags::MATCH_COMPLETE] {
-        (1..=4).for_each(|identity| send_beyond(identity, flags));
+        (1..=4).for_each(|identity| send_at_level(&alice, identity, LONG_BYTES, flags));
         let seen = peek_until_found(&bob, 5, 11, OpFlags::empty());
         assert_eq!((seen.len_bytes, seen.data), (LONG_BYTES, 1));
         alice.assert_no_completion();
@@ -577,8 +545,7 @@ fn claimed_message_outlives_its_sender(net: &Net) {
         drop(alice);
         bob.assert_no_completion();
         let carol = net.open_party();
-        bob.insert_address_of(&carol);
-        carol.insert_address_of(&bob);
+        bob.meet(&carol);
         deliver(&carol, 5, 3, 8);
         claim_and_check(&bob, 11, 5, 1, len_bytes);
         receive_and_check(&bob, 5, 2, len_bytes);
@@ -596,16 +563,7 @@ fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
     alice.assert_no_completion();
     drop(bob);
     let count = LENS_BYTES.len() as u64;
-    let mut contexts: Vec<u64> = (0..count)
-        .map(|_| {
-            let failed = alice.next_failure();
-            assert_link_ended(&failed);
-            failed.completion.context
-        })
-        .collect();
-    contexts.sort_unstable();
-    assert_eq!(contexts, (1..=count).collect::<Vec<_>>());
-    alice.assert_no_completion();
+    alice.expect_failures(&(1..=count).collect::<Vec<_>>(), assert_link_ended);
 }
 
 #[over(all, own)]
@@ -623,7 +581,7 @@ fn peek_needs_no_room_among_posted_receives(net: &Net) {
     // The claimed message takes no room among the receives.
     bob.endpoint.trecv(marked_buffer(16), ANY, Tag(2), 2).unwrap();
     assert_peek_finds_nothing(&bob, Tag(5).into());
-    assert_eq!(expect_errno(post_claim(&bob, 11, 5, 16)), Errno::EAGAIN);
+    expect_error(post_claim(&bob, 11, 5, 16), Errno::EAGAIN);
     deliver(&alice, 1, 3, 16);
     expect_message(&bob, 1, 1, 3, 16);
     claim_and_check(&bob, 11, 5, 2, 16);

@@ -1,13 +1,6 @@
 //! Poll sets, which drive several queues and counters: `fi_poll(3)`.
 
-use homespun::flags::{CounterEvents, MrFlags};
-use homespun::{Errno, FabricAddress, Rejected, WaitObject};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::binding::{open_counter, register_region};
-use crate::{Deadline, Net, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// The contexts of the members.
 const FIRST: u64 = 10;
@@ -17,7 +10,7 @@ const WRITES: u64 = 30;
 #[over(one_process)]
 fn poll_set_reports_and_drives_every_member(net: &Net) {
     const ROUNDS: u64 = 20;
-    let asleep = || Setup { asleep: true, ..Setup::default() };
+    let asleep = || Setup::asleep();
     let (alice, bob) = (net.open_party_with(Setup::default()), net.open_party_with(asleep()));
     let second = net.open_party_with(asleep());
     let domain = bob.local_domain();

@@ -1,14 +1,6 @@
 //! A refused call returns its buffers unchanged.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::OpFlags;
-use homespun::limits::IOV_LIMIT;
-use homespun::{Again, Bytes, BytesMut, Endpoint, Errno, Error, FabricAddress, Rejected, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use crate::{Deadline, Net, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Checks that every send call is refused with this error and returns its buffers.
 #[track_caller]
@@ -103,16 +95,14 @@ fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
 
 #[over(one_process)]
 fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
-    let narrow = || Setup { tx_depth_ops: 1, rx_depth_ops: 1, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(narrow(), narrow());
+    let (alice, bob) = net.open_equal_pair(Setup { tx_depth_ops: 1, rx_depth_ops: 1, ..Setup::default() });
     let flags = OpFlags::MATCH_COMPLETE;
     let send = SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), flags, ..SendMsg::default() };
     alice.endpoint.sendmsg(send).unwrap();
     assert_every_send_refused(alice.endpoint.expect_local(), alice.peer(), &payload(2, 80), Errno::EAGAIN);
     alice.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
     assert_every_posted_receive_refused(alice.endpoint.expect_local(), ANY, Errno::EAGAIN);
-    bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
+    bob.receive_message(6, 8, &payload(1, 8));
     alice.next_completion();
 }
 
@@ -141,9 +131,7 @@ fn returned_buffer_may_be_posted_again(net: &Net) {
     send(1, payload(1, 5000)).unwrap();
     let mut rejected = send(2, payload(2, 5000)).unwrap_err();
     let count = 40;
-    for n in 0..count {
-        bob.endpoint.recv(marked_buffer(5000), ANY, n).unwrap();
-    }
+    bob.post_receives(0..count, 5000);
     let deadline = Deadline::new();
     for n in 2..count {
         while let Err(again) = send(n, rejected.returned) {

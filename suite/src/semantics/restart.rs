@@ -1,17 +1,7 @@
 //! Peers that close and open again at the same address. Each opened endpoint is a new peer.
 
-use std::collections::BTreeSet;
-
-use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::{FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-use crate::semantics::failures::assert_link_ended;
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::failures::assert_link_ended;
+use super::prelude::*;
 
 /// Lengths of the messages that a closing endpoint has sent.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
@@ -105,15 +95,7 @@ fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net
     alice.endpoint.recv(marked_buffer(64), ANY, 11).unwrap();
     alice.assert_no_completion();
     let bob = reopen(net, bob, &alice);
-    let failed: BTreeSet<u64> = (0..4)
-        .map(|_| {
-            let failed = alice.next_failure();
-            assert_link_ended(&failed);
-            failed.completion.context
-        })
-        .collect();
-    assert_eq!(failed, [0, 1, 2, 10].into());
-    alice.assert_no_completion();
+    alice.expect_failures(&[0, 1, 2, 10], assert_link_ended);
     // The reopened bob gets none of these messages. The receive with the context 11 accepts any source. So
     // this receive is still posted, and matches the message that the reopened bob sends.
     let delivered = send_until_delivered(&alice, 20);
@@ -127,27 +109,4 @@ fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net
     assert_eq!((completion.context, source), (11, alice.peer()));
     assert_eq!(bob.next_completion().context, 4);
     alice.assert_no_completion();
-}
-
-#[over(all)]
-fn hub_exchanges_messages_with_each_reopened_peer(net: &Net) {
-    let hub = net.open_party();
-    let mut rim: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
-    for party in &rim {
-        party.insert_address_of(&hub);
-        hub.insert_address_of(party);
-    }
-    for round in 0..3 {
-        for party in &rim {
-            hub.exchange_long_messages(party);
-        }
-        let leaver = rim.remove(0);
-        rim.push(reopen(net, leaver, &hub));
-        // The reopened party sends first, so that the hub knows the party before it sends to the party.
-        let back = rim.last().unwrap();
-        back.endpoint.send(payload(round, 64), back.peer(), round).unwrap();
-        hub.endpoint.recv(marked_buffer(64), ANY, round).unwrap();
-        assert_eq!(received_bytes(&hub.next_completion().buffer), payload(round, 64));
-        assert_eq!(back.next_completion().context, round);
-    }
 }

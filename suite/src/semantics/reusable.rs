@@ -1,16 +1,7 @@
 //! Buffers of receives that come back whole, for another post.
 
-use homespun::error::BadMemory;
-use homespun::flags::OpFlags;
-use homespun::{
-    Completion, CompletionError, Errno, FabricAddress, Misuse, OperationError, ReusableBuffer, Tag,
-};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::shared_contexts::Sharers;
-use crate::{Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
+use super::shared_contexts::Sharers;
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 9] = [400_000, 8, 0, 20_000, 64, 3000, 1 << 20, 1, 100_000];
@@ -43,14 +34,8 @@ fn reusable_buffer_takes_message_after_message(net: &Net) {
         let is_tagged = identity % 2 == 0;
         let tag = is_tagged.then_some(7);
         let send = || {
-            let buffers = vec![payload(identity, len_bytes)];
-            let send = homespun::SendMsg {
-                buffers,
-                to: alice.peer(),
-                tag: tag.map(Tag),
-                ..homespun::SendMsg::default()
-            };
-            alice.endpoint.sendmsg(send).unwrap();
+            let send = alice.message(identity, len_bytes, OpFlags::empty());
+            alice.endpoint.sendmsg(SendMsg { tag: tag.map(Tag), ..send }).unwrap();
         };
         let post = |buffer| match tag {
             Some(tag) => bob.endpoint.expect_local().trecv_into(buffer, ANY, Tag(tag), identity).unwrap(),

@@ -1,25 +1,9 @@
 //! Access to the memory of peers: `fi_rma(3)`, `fi_mr(3)`.
 
-use std::fmt::Debug;
-
-use homespun::endpoint::{ReadMsg, SendMsg, WriteMsg};
-use homespun::flags::{Caps, CompletionFlags, MrAccess, MrFlags, OpFlags};
-use homespun::limits::{INJECT_MAX_BYTES, RMA_LINK_MAX_OPS};
-use homespun::{Bytes, Completion, Errno, FabricAddress, MrAttr, RemoteMemory};
-
-use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use crate::{Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const KEY: u64 = 0xfeed_f00d;
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+use super::prelude::*;
 
 /// Lengths of accesses that use every protocol.
 const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
-
-fn make_region_spec(len_bytes: usize, kind: MemoryKind) -> RegionSpec {
-    RegionSpec { len_bytes, kind, access: EVERYTHING, key: KEY, is_counted: false }
-}
 
 fn make_write_call(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
     RmaCall::new(RmaBy::Write, payload(context, len_bytes), party.peer(), region, context)
@@ -74,23 +58,11 @@ fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
     received_bytes(&expect_completion(party, context, flags, len_bytes).buffer)
 }
 
-/// Checks the content of a region after the writes to it have completed. By default, the bytes of another
-/// provider's write may become visible later.
-#[track_caller]
-fn expect_content(writer: &Party, region: &Region, expected: &[u8], what: &dyn Debug) {
-    let deadline = Deadline::new();
-    while !writer.is_homespun() && region.content() != expected {
-        writer.progress_all();
-        deadline.yield_or_panic("the bytes of a write");
-    }
-    assert!(region.content() == expected, "{what:?}");
-}
-
 #[over(all)]
 fn every_write_call_reaches_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in net.memory_kinds() {
-        let region = bob.register(make_region_spec(300, kind)).unwrap();
+        let region = bob.open_region(300, kind, KEY);
         let ways = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
         for (context, by) in (1..).zip(ways) {
             region.write_at(0, &marked_buffer(300));
@@ -108,13 +80,12 @@ fn every_write_call_reaches_the_region(net: &Net) {
                 let send =
                     SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
                 alice.send_and_wait_for_delivery(send);
-                bob.endpoint.recv(marked_buffer(0), ANY, 0).unwrap();
-                bob.next_completion();
+                bob.receive(0, 0);
             } else {
                 write_and_wait(&alice, call);
             }
             let expected = [&marked_buffer(50)[..], &bytes, &marked_buffer(50)].concat();
-            expect_content(&alice, &region, &expected, &(by, kind));
+            region.expect_content(&alice, &expected, &format!("{:?}", (by, kind)));
         }
     }
 }
@@ -125,7 +96,7 @@ fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
     const WRITES: u64 = 3000;
     let (alice, bob) = net.open_pair();
     let longest_bytes = inject_max_bytes(&alice);
-    let region = bob.register(make_region_spec(longest_bytes, MemoryKind::Raw)).unwrap();
+    let region = bob.open_region(longest_bytes, MemoryKind::Raw, KEY);
     for number in 1..=WRITES {
         let len_bytes = if number % 3 == 0 { longest_bytes } else { 8 };
         let write =
@@ -160,7 +131,7 @@ fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     let mut context = 0;
     for kind in net.memory_kinds() {
         for len_bytes in LENS_BYTES {
-            let region = bob.register(make_region_spec(len_bytes.max(1), kind)).unwrap();
+            let region = bob.open_region(len_bytes.max(1), kind, KEY);
             for &flags in levels {
                 context += 1;
                 let call =
@@ -177,7 +148,7 @@ fn completed_write_of_every_level_is_in_the_region(net: &Net) {
 fn every_read_call_reads_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in net.memory_kinds() {
-        let region = bob.register(make_region_spec(300, kind)).unwrap();
+        let region = bob.open_region(300, kind, KEY);
         region.write_at(0, &payload(7, 300));
         for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
             let call = RmaCall {
@@ -195,11 +166,11 @@ fn accesses_of_every_size_move_every_byte(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in net.memory_kinds() {
         for (context, len_bytes) in (1..).zip(LENS_BYTES) {
-            let region = bob.register(make_region_spec(len_bytes + 20, kind)).unwrap();
+            let region = bob.open_region(len_bytes + 20, kind, KEY);
             let at = |call: RmaCall| RmaCall { address: region.address_at(9), ..call };
             write_and_wait(&alice, at(make_write_call(&alice, &region, context, len_bytes)));
             let expected = [&marked_buffer(9)[..], &payload(context, len_bytes), &marked_buffer(11)].concat();
-            expect_content(&alice, &region, &expected, &(len_bytes, kind));
+            region.expect_content(&alice, &expected, &format!("{:?}", (len_bytes, kind)));
             let bytes = read_and_wait(&alice, at(make_read_call(&alice, &region, context, len_bytes)));
             assert!(bytes == payload(context, len_bytes), "{len_bytes} bytes, {kind:?}");
         }
@@ -210,12 +181,16 @@ fn accesses_of_every_size_move_every_byte(net: &Net) {
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in net.memory_kinds() {
-        let region = bob.register(make_region_spec(100, kind)).unwrap();
+        let region = bob.open_region(100, kind, KEY);
         let unreadable = bob
-            .register(RegionSpec { access: MrAccess::REMOTE_WRITE, key: 2, ..make_region_spec(100, kind) })
+            .register(RegionSpec {
+                access: MrAccess::REMOTE_WRITE,
+                key: 2,
+                ..RegionSpec::new(100, kind, KEY)
+            })
             .unwrap();
         let unwritable = bob
-            .register(RegionSpec { access: MrAccess::REMOTE_READ, key: 3, ..make_region_spec(100, kind) })
+            .register(RegionSpec { access: MrAccess::REMOTE_READ, key: 3, ..RegionSpec::new(100, kind, KEY) })
             .unwrap();
         for len_bytes in [8, 50, 20_000] {
             let write = make_processed_write_call(&alice, &region, 1, len_bytes);
@@ -258,7 +233,7 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let caps = messages | Caps::RMA | Caps::REMOTE_READ;
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
-    let region = bob.register(make_region_spec(100, MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(100, MemoryKind::Owned, KEY);
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
     let failed = alice.next_failure();
     assert_eq!(failed.errno(), Errno::EACCES);
@@ -276,7 +251,7 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let queue = bob.receive_cq.clone().expect("it has two");
     let inject_max_bytes = inject_max_bytes(&alice);
     for kind in net.memory_kinds() {
-        let region = bob.register(make_region_spec(100_000, kind)).unwrap();
+        let region = bob.open_region(100_000, kind, KEY);
         for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
             for len_bytes in [0, 10, 100_000] {
                 if by == RmaBy::InjectWrite && len_bytes > inject_max_bytes {
@@ -303,7 +278,7 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
     }
     // A refused write delivers no remote data. Another provider may end the link with it.
     for kind in net.memory_kinds().take(if alice.is_homespun() { usize::MAX } else { 1 }) {
-        let region = bob.register(make_region_spec(10, kind)).unwrap();
+        let region = bob.open_region(10, kind, KEY);
         let call = RmaCall { key: 1, data: Some(9), ..make_processed_write_call(&alice, &region, 9, 10) };
         alice.endpoint.rma(call).unwrap();
         assert_eq!(alice.next_failure().completion.context, 9);
@@ -316,7 +291,7 @@ fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { cq_depth_entries: 4, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     for data in 0..COUNT {
         let call = RmaCall { data: Some(data), ..make_write_call(&alice, &region, data, 8) };
         alice.endpoint.rma(call).unwrap();
@@ -326,17 +301,15 @@ fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
     }
     let told: Vec<u64> = (0..COUNT).map(|_| bob.next_completion().data).collect();
     assert_eq!(told, (0..COUNT).collect::<Vec<_>>(), "each is told, and in this order");
-    for _ in 0..COUNT {
-        alice.next_completion();
-    }
+    alice.await_completions(0..COUNT);
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
 #[over(driven, own)]
 fn access_waits_for_a_sleeping_target(net: &Net) {
     for (context, len_bytes) in (1..).zip([8, 100_000]) {
-        let (alice, bob) = net.open_pair_with(Setup::default(), Setup { asleep: true, ..Setup::default() });
-        let region = bob.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
+        let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
+        let region = bob.open_region(len_bytes, MemoryKind::Raw, KEY);
         alice.endpoint.rma(make_write_call(&alice, &region, context, len_bytes)).unwrap();
         alice.endpoint.rma(make_read_call(&alice, &region, context, len_bytes)).unwrap();
         alice.assert_no_completion();
@@ -350,7 +323,7 @@ fn access_waits_for_a_sleeping_target(net: &Net) {
 fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
     const COUNT: usize = RMA_LINK_MAX_OPS;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8 * COUNT, MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(8 * COUNT, MemoryKind::Owned, KEY);
     let mut left = 2 * COUNT;
     for number in 0..COUNT {
         let at = |call: RmaCall| RmaCall { address: region.address_at(8 * number), ..call };
@@ -362,9 +335,9 @@ fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
             left -= 1;
         }
     }
-    (0..left).for_each(|_| _ = alice.next_completion());
+    alice.await_completions(0..left);
     let expected: Vec<u8> = (0..COUNT).flat_map(|number| payload(number as u64, 8)).collect();
-    expect_content(&alice, &region, &expected, &COUNT);
+    region.expect_content(&alice, &expected, &format!("{COUNT}"));
 }
 
 #[over(all)]
@@ -372,45 +345,51 @@ fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
     const COUNT: u64 = 60;
     const SLOT_BYTES: usize = 40_000;
     let (alice, bob) = net.open_pair();
-    let parties = [&alice, &bob];
-    let region_of = |party: &Party| {
-        party.register(make_region_spec(COUNT as usize * SLOT_BYTES, MemoryKind::Raw)).unwrap()
-    };
-    // Parties of one process share a domain and its keys. So bob's region needs a key of its own.
-    let regions = [
-        region_of(&alice),
-        bob.register(RegionSpec {
-            key: KEY + 1,
-            ..make_region_spec(COUNT as usize * SLOT_BYTES, MemoryKind::Owned)
-        })
-        .unwrap(),
-    ];
+    // Parties of one process share a domain and its keys.
+    let slots_bytes = COUNT as usize * SLOT_BYTES;
+    let sides = [(&alice, &bob, MemoryKind::Owned, 1), (&bob, &alice, MemoryKind::Raw, 3)];
+    let regions = sides.map(|(_, target, kind, key)| {
+        let counter = target.open_region(8, MemoryKind::Raw, key + 1);
+        counter.clear();
+        (target.open_region(slots_bytes, kind, key), counter)
+    });
+    let len_bytes = |number: u64| [8, 3000, SLOT_BYTES][number as usize % 3];
     for number in 0..COUNT {
-        let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
-        for (party, region) in [(&alice, &regions[1]), (&bob, &regions[0])] {
-            let address = region.address_at(number as usize * SLOT_BYTES);
-            party
-                .endpoint
-                .rma(RmaCall { address, ..make_write_call(party, region, number, len_bytes) })
-                .unwrap();
-            party.endpoint.recv(marked_buffer(len_bytes), ANY, number).unwrap();
-            party.endpoint.send(payload(number, len_bytes), party.peer(), number).unwrap();
+        for ((party, ..), (slots, counter)) in sides.iter().zip(&regions) {
+            let write = make_write_call(party, slots, number, len_bytes(number));
+            party.endpoint.rma(write.at_address(slots.address_at(number as usize * SLOT_BYTES))).unwrap();
+            let kind = AtomicKind::ALL[number as usize % 2];
+            let one = Bytes::copy_from_slice(&1_u64.to_le_bytes());
+            let what = (AtomicOp::Sum, Datatype::Uint64);
+            let add = AtomicCall::new(kind, what, one, party.peer(), counter, number);
+            party.endpoint.atomic(add).unwrap();
+            party.endpoint.recv(marked_buffer(len_bytes(number)), ANY, number).unwrap();
+            party.post_send(number, len_bytes(number), OpFlags::empty());
         }
     }
-    for party in parties {
-        for _ in 0..3 * COUNT {
+    for ((party, ..), (slots, counter)) in sides.iter().zip(&regions) {
+        let mut fetched = Vec::new();
+        for _ in 0..4 * COUNT {
             let completion = party.next_completion();
-            if completion.flags.contains(CompletionFlags::RECV) {
+            if let Buffer::Fetched(_) = completion.buffer {
+                fetched.push(u64::from_le_bytes(received_bytes(&completion.buffer).try_into().unwrap()));
+            } else if completion.flags.contains(CompletionFlags::RECV) {
                 let bytes = received_bytes(&completion.buffer);
                 assert!(bytes == payload(completion.context, bytes.len()));
             }
         }
-    }
-    for region in &regions {
-        for (number, slot) in (0..).zip(region.content().chunks(SLOT_BYTES)) {
-            let len_bytes = [8, 3000, SLOT_BYTES][number as usize % 3];
-            assert!(slot[..len_bytes] == payload(number, len_bytes), "slot {number}");
-            assert!(slot[len_bytes..] == marked_buffer(SLOT_BYTES - len_bytes), "behind slot {number}");
+        if party.is_homespun() {
+            // Every other operation fetches, so the fetched values are the odd numbers.
+            assert_eq!(fetched, (0..COUNT / 2).map(|value| 2 * value + 1).collect::<Vec<_>>());
+        } else {
+            // Another provider need not keep the order, but each operation finds another value.
+            assert_eq!(fetched.iter().collect::<BTreeSet<_>>().len() as u64, COUNT / 2);
+        }
+        counter.expect_content(party, &COUNT.to_le_bytes(), "all atomic operations");
+        for (number, slot) in (0..).zip(slots.content().chunks(SLOT_BYTES)) {
+            let (written, rest) = slot.split_at(len_bytes(number));
+            assert!(written == payload(number, written.len()), "slot {number}");
+            assert!(rest == marked_buffer(rest.len()), "behind slot {number}");
         }
     }
 }
@@ -420,43 +399,18 @@ fn endpoint_accesses_its_own_region(net: &Net) {
     let alice = net.open_party();
     let own = alice.insert_address_of(&alice);
     for (context, len_bytes) in (1..).zip([10, 100_000]) {
-        let region = alice.register(make_region_spec(len_bytes, MemoryKind::Raw)).unwrap();
+        let region = alice.open_region(len_bytes, MemoryKind::Raw, KEY);
         write_and_wait(&alice, RmaCall { peer: own, ..make_write_call(&alice, &region, context, len_bytes) });
-        expect_content(&alice, &region, &payload(context, len_bytes), &len_bytes);
+        region.expect_content(&alice, &payload(context, len_bytes), &format!("{len_bytes}"));
         let call = RmaCall { peer: own, ..make_read_call(&alice, &region, context, len_bytes) };
         assert!(read_and_wait(&alice, call) == payload(context, len_bytes));
     }
 }
 
 #[over(all)]
-fn fence_waits_for_preceding_accesses(net: &Net) {
-    const LEN_BYTES: usize = 200_000;
-    let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(LEN_BYTES, MemoryKind::Raw)).unwrap();
-    for context in 1..4 {
-        let flags = OpFlags::FENCE;
-        alice.endpoint.rma(make_write_call(&alice, &region, context, LEN_BYTES)).unwrap();
-        // A fenced read finds the earlier writes. When a fenced message arrives, the earlier writes are in
-        // the receiver's memory, too.
-        let fenced = RmaCall { by: RmaBy::Readmsg, flags, ..make_read_call(&alice, &region, 50, LEN_BYTES) };
-        alice.endpoint.rma(fenced).unwrap();
-        let send = SendMsg { to: alice.peer(), context: 60, flags, ..SendMsg::default() };
-        alice.endpoint.sendmsg(send).unwrap();
-        bob.endpoint.recv(marked_buffer(0), ANY, 7).unwrap();
-        assert_eq!(bob.next_completion().context, 7);
-        assert!(region.content() == payload(context, LEN_BYTES));
-        assert_eq!(alice.next_completion().context, context);
-        let completion = alice.next_completion();
-        assert_eq!(completion.context, 50);
-        assert!(received_bytes(&completion.buffer) == payload(context, LEN_BYTES));
-        assert_eq!(alice.next_completion().context, 60);
-    }
-}
-
-#[over(all)]
 fn selective_completion_hides_success_and_reports_failure(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
+    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
+    let region = bob.open_region(10, MemoryKind::Owned, KEY);
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
     alice.endpoint.rma(make_read_call(&alice, &region, 2, 10)).unwrap();
     let flags = OpFlags::COMPLETION;
@@ -480,7 +434,7 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     const LEN_BYTES: usize = (1 << 20) + 9;
     for rounds in 0..4 {
         let (alice, bob) = net.open_pair();
-        let region = bob.register(make_region_spec(LEN_BYTES, MemoryKind::Raw)).unwrap();
+        let region = bob.open_region(LEN_BYTES, MemoryKind::Raw, KEY);
         let calls = [
             make_processed_write_call(&alice, &region, 1, LEN_BYTES),
             make_read_call(&alice, &region, 2, LEN_BYTES),
@@ -518,65 +472,60 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
 #[over(all)]
 fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let first = bob.register(make_region_spec(10, MemoryKind::Raw)).unwrap();
-    let refused = bob.register(make_region_spec(20, MemoryKind::Owned)).err();
+    let first = bob.open_region(10, MemoryKind::Raw, KEY);
+    let refused = bob.register(RegionSpec::new(20, MemoryKind::Owned, KEY)).err();
     assert_eq!(refused.expect("the key is taken").errno(), Errno::ENOKEY);
     first.close_raw();
-    let second = bob.register(make_region_spec(20, MemoryKind::Owned)).unwrap();
+    let second = bob.open_region(20, MemoryKind::Owned, KEY);
     write_and_wait(&alice, make_write_call(&alice, &second, 1, 20));
-    expect_content(&alice, &second, &payload(1, 20), &"the second region");
+    second.expect_content(&alice, &payload(1, 20), "the second region");
 }
 
 #[over(all, own)]
 fn accesses_fail_when_the_target_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(100_000, MemoryKind::Raw)).unwrap();
+    let region = bob.open_region(100_000, MemoryKind::Raw, KEY);
     write_and_wait(&alice, make_write_call(&alice, &region, 1, 10));
     let calls = [make_write_call(&alice, &region, 2, 100_000), make_read_call(&alice, &region, 3, 100_000)];
+    let add = |kind, context| {
+        let what = (AtomicOp::Sum, Datatype::Uint64);
+        AtomicCall::new(kind, what, payload(1, 8), alice.peer(), &region, context)
+    };
+    let atomics = [add(AtomicKind::Base, 4), add(AtomicKind::Fetch, 5)];
     drop(region);
     drop(bob);
     for call in calls {
         let context = call.context;
-        match alice.endpoint.rma(call) {
-            Ok(()) => assert_eq!(alice.next_failure().completion.context, context),
-            Err(error) => panic!("{error}"),
-        }
+        alice.endpoint.rma(call).unwrap();
+        assert_eq!(alice.next_failure().completion.context, context);
+    }
+    for call in atomics {
+        let context = call.context;
+        alice.endpoint.atomic(call).unwrap();
+        assert_eq!(alice.next_failure().completion.context, context);
     }
     alice.assert_no_completion();
 }
 
 #[over(driven, own)]
 fn post_with_invalid_arguments_is_refused(net: &Net) {
-    let (alice, bob) = net.open_pair_with(
-        Setup { tx_depth_ops: 2, ..Setup::default() },
-        Setup { asleep: true, ..Setup::default() },
-    );
-    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
-    let errno = |call: RmaCall| alice.endpoint.rma(call).unwrap_err().errno();
-    let message = |by, flags| RmaCall { flags, ..RmaCall::new(by, payload(1, 8), alice.peer(), &region, 1) };
-    let long = payload(1, INJECT_MAX_BYTES + 1);
-    assert_eq!(
-        errno(RmaCall { buffers: vec![long], ..message(RmaBy::InjectWrite, OpFlags::empty()) }),
-        Errno::EMSGSIZE
-    );
+    let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
+    let region = bob.open_region(10, MemoryKind::Owned, KEY);
+    let call = |by, buffers| RmaCall { by, buffers, ..make_write_call(&alice, &region, 1, 8) };
     let many = vec![payload(1, 1); 5];
-    assert_eq!(
-        errno(RmaCall { buffers: many.clone(), ..message(RmaBy::Writev, OpFlags::empty()) }),
-        Errno::EINVAL
-    );
-    assert_eq!(errno(RmaCall { buffers: many, ..message(RmaBy::Readv, OpFlags::empty()) }), Errno::EINVAL);
-    assert_eq!(
-        errno(RmaCall { peer: FabricAddress(77), ..make_write_call(&alice, &region, 1, 8) }),
-        Errno::EINVAL
-    );
+    for (call, errno) in [
+        (call(RmaBy::InjectWrite, vec![payload(1, INJECT_MAX_BYTES + 1)]), Errno::EMSGSIZE),
+        (call(RmaBy::Writev, many.clone()), Errno::EINVAL),
+        (call(RmaBy::Readv, many), Errno::EINVAL),
+        (RmaCall { peer: FabricAddress(77), ..make_write_call(&alice, &region, 1, 8) }, Errno::EINVAL),
+    ] {
+        assert_eq!(expect_errno(alice.endpoint.rma(call.clone())), errno, "{call:?}");
+    }
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
     alice.endpoint.rma(make_read_call(&alice, &region, 2, 8)).unwrap();
-    let full = alice.endpoint.rma(make_write_call(&alice, &region, 3, 8));
-    assert_eq!(full.unwrap_err().errno(), Errno::EAGAIN);
+    expect_error(alice.endpoint.rma(make_write_call(&alice, &region, 3, 8)), Errno::EAGAIN);
     net.start_driving(&bob);
-    let mut contexts = [alice.next_completion().context, alice.next_completion().context];
-    contexts.sort_unstable();
-    assert_eq!(contexts, [1, 2]);
+    alice.expect_each([1, 2]);
     alice.assert_no_completion();
 }
 
@@ -584,7 +533,7 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
 fn rma_without_the_capability_takes_effect(net: &Net) {
     let caps = Caps::MSG | Caps::RECV;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
-    let region = bob.register(make_region_spec(10, MemoryKind::Owned)).unwrap();
+    let region = bob.open_region(10, MemoryKind::Owned, KEY);
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
     assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 8)) == payload(1, 8));
@@ -593,26 +542,19 @@ fn rma_without_the_capability_takes_effect(net: &Net) {
 #[over(one_process)]
 fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party();
-    let endpoint = alice.endpoint.expect_local();
+    let (endpoint, memory) = (alice.endpoint.expect_local(), RemoteMemory { address: 0, key: KEY });
     let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
-    let rejected = endpoint.write(bytes.clone(), ANY, RemoteMemory { address: 0, key: KEY }, 1).unwrap_err();
+    let rejected = endpoint.write(bytes.clone(), ANY, memory, 1).unwrap_err();
     assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, bytes));
     let write = WriteMsg { buffers: pieces.clone(), data: Some(3), context: 4, ..WriteMsg::default() };
-    let rejected = endpoint.writemsg(write).unwrap_err();
-    assert_eq!(
-        (rejected.returned.buffers, rejected.returned.data, rejected.returned.context),
-        (pieces, Some(3), 4)
-    );
-    let rejected = endpoint
-        .readv(vec![marked_buffer(3), marked_buffer(4)], ANY, RemoteMemory { address: 0, key: KEY }, 1)
-        .unwrap_err();
-    assert_eq!(
-        (rejected.errno(), rejected.returned),
-        (Errno::EINVAL, vec![marked_buffer(3), marked_buffer(4)])
-    );
+    let back = endpoint.writemsg(write).unwrap_err().returned;
+    assert_eq!((back.buffers, back.data, back.context), (pieces, Some(3), 4));
+    let rooms = vec![marked_buffer(3), marked_buffer(4)];
+    let rejected = endpoint.readv(rooms.clone(), ANY, memory, 1).unwrap_err();
+    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, rooms));
     let read = ReadMsg { buffers: vec![marked_buffer(5)], context: 6, ..ReadMsg::default() };
-    let rejected = endpoint.readmsg(read).unwrap_err();
-    assert_eq!((rejected.returned.buffers, rejected.returned.context), (vec![marked_buffer(5)], 6));
+    let back = endpoint.readmsg(read).unwrap_err().returned;
+    assert_eq!((back.buffers, back.context), (vec![marked_buffer(5)], 6));
 }
 
 #[over(one_process)]
@@ -638,7 +580,7 @@ fn region_with_local_access_only_takes_no_key(net: &Net) {
     let (alice, bob) = net.open_pair();
     let local = MrAccess::READ | MrAccess::WRITE | MrAccess::SEND | MrAccess::RECV;
     for kind in net.memory_kinds() {
-        let spec = make_region_spec(100, kind);
+        let spec = RegionSpec::new(100, kind, KEY);
         let locals =
             [local, MrAccess::empty()].map(|access| bob.register(RegionSpec { access, ..spec }).unwrap());
         for region in &locals {

@@ -1,18 +1,7 @@
 //! Writes with remote data that take receives: `FI_RX_CQ_DATA` of `fi_getinfo(3)`.
 
-use std::collections::BTreeMap;
+use super::prelude::*;
 
-use homespun::endpoint::RecvMsg;
-use homespun::flags::{CompletionFlags, CounterEvents, MrAccess, OpFlags, Order};
-use homespun::limits::{INJECT_MAX_BYTES, UNEXPECTED_BUDGET_MIN_BYTES};
-use homespun::{Buffer, Completion, FabricAddress, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::raw::Post;
-use crate::{MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const KEY: u64 = 0xfeed_f00d;
 pub(crate) const NOTIFIED: CompletionFlags =
     CompletionFlags::RMA.union(CompletionFlags::REMOTE_WRITE).union(CompletionFlags::REMOTE_CQ_DATA);
 pub(crate) const RECEIVED: CompletionFlags = CompletionFlags::RECV.union(CompletionFlags::MSG);
@@ -27,11 +16,6 @@ fn make_setup() -> Setup {
 /// Opens a writer, and a target whose receives take remote data.
 fn open_writer_and_target(net: &Net) -> (Party, Party) {
     net.open_pair_with(Setup::default(), make_setup())
-}
-
-fn register(party: &Party, len_bytes: usize, kind: MemoryKind) -> Region {
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    party.register(RegionSpec { len_bytes, kind, access, key: KEY, is_counted: false }).unwrap()
 }
 
 /// Returns a write whose remote data is its context.
@@ -58,7 +42,7 @@ fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let queue = bob.receive_cq.clone().expect("it has two");
     for kind in net.memory_kinds() {
-        let region = register(&bob, 100_000, kind);
+        let region = bob.open_region(100_000, kind, KEY);
         for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
             for len_bytes in [0, 10, 100_000] {
                 if by == RmaBy::InjectWrite && len_bytes > INJECT_MAX_BYTES {
@@ -88,23 +72,20 @@ fn remote_data_waits_for_receives_in_order(net: &Net) {
     const COUNT: u64 = 500;
     let target = Setup { unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     for data in 0..COUNT {
         alice.endpoint.rma(make_write(&alice, &region, data, 8)).unwrap();
     }
     bob.assert_no_completion();
     let told: Vec<(u64, u64)> = (0..COUNT)
         .map(|context| {
-            bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, context).unwrap();
-            let completion = bob.next_completion();
+            let completion = bob.receive(context, ROOM_BYTES);
             assert_eq!((completion.flags, received_bytes(&completion.buffer)), (NOTIFIED, Vec::new()));
             (completion.context, completion.data)
         })
         .collect();
     assert_eq!(told, (0..COUNT).map(|number| (number, number)).collect::<Vec<_>>());
-    for _ in 0..COUNT {
-        alice.next_completion();
-    }
+    alice.await_completions(0..COUNT);
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
@@ -114,9 +95,8 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
     const COUNT: u64 = 20;
     let order = Order::SAS | Order::SAW | Order::WAS | Order::WAW;
     for is_posted_first in [true, false] {
-        let setup = || Setup { order, ..make_setup() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
-        let region = register(&bob, LENS_BYTES[4], MemoryKind::Raw);
+        let (alice, bob) = net.open_equal_pair(Setup { order, ..make_setup() });
+        let region = bob.open_region(LENS_BYTES[4], MemoryKind::Raw, KEY);
         let post_receives = || {
             (0..COUNT).for_each(|context| bob.endpoint.recv(marked_buffer(300_000), ANY, context).unwrap());
         };
@@ -146,16 +126,14 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
             let flags = if number % 2 == 0 { RECEIVED | CompletionFlags::REMOTE_CQ_DATA } else { NOTIFIED };
             assert_eq!(fields(&completion), (number, flags, len_bytes(number), number));
         }
-        for _ in 0..COUNT {
-            alice.next_completion();
-        }
+        alice.await_completions(0..COUNT);
     }
 }
 
 #[over(all)]
 fn remote_data_takes_no_tagged_and_no_cancelled_receive(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.trecv(marked_buffer(ROOM_BYTES), ANY, Tag(7), 1).unwrap();
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 2).unwrap();
     bob.endpoint.cancel(2).unwrap();
@@ -174,7 +152,7 @@ fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net) {
     let carol = net.open_party();
     let of_carol = bob.insert_address_of(&carol);
     carol.insert_address_of(&bob);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), of_carol, 1).unwrap();
     write_and_wait(&alice, &region, 70, 8);
     bob.assert_no_completion();
@@ -187,7 +165,7 @@ fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net) {
 #[over(all)]
 fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
-    let region = register(&bob, 100, MemoryKind::Owned);
+    let region = bob.open_region(100, MemoryKind::Owned, KEY);
     bob.endpoint.set_min_multi_recv_bytes(8);
     bob.endpoint.recv_multi(marked_buffer(ROOM_BYTES), ANY, 9).unwrap();
     for data in 70..75 {
@@ -204,7 +182,7 @@ fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
 fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
     let target = Setup { counts: true, selective: true, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
     let (buffers, flags) = (vec![marked_buffer(ROOM_BYTES)], OpFlags::COMPLETION);
     bob.endpoint.recvmsg(RecvMsg { buffers, context: 2, flags, ..RecvMsg::default() }).unwrap();
@@ -220,7 +198,7 @@ fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
 #[over(all)]
 fn kept_remote_data_outlives_its_writer(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     write_and_wait(&alice, &region, 70, 8);
     drop(alice);
     bob.assert_no_completion();
@@ -231,7 +209,7 @@ fn kept_remote_data_outlives_its_writer(net: &Net) {
 #[over(all)]
 fn refused_write_with_remote_data_takes_no_receive(net: &Net) {
     let (alice, bob) = open_writer_and_target(net);
-    let region = register(&bob, 8, MemoryKind::Owned);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
     alice.endpoint.rma(RmaCall { key: KEY + 1, ..make_write(&alice, &region, 70, 8) }).unwrap();
     assert_eq!(alice.next_failure().completion.context, 70);

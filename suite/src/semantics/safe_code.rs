@@ -3,25 +3,10 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
-use homespun::atomic::{AtomicOp, Datatype};
-use homespun::endpoint::{AtomicTarget, WriteMsg};
-use homespun::flags::{Caps, CounterEvents, MrAccess};
-use homespun::info::Info;
-use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{
-    AddressVector, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CounterAttr, CqAttr, Domain,
-    Endpoint, Errno, Error, EventQueue, Fabric, FabricAddress, MrAttr, OpFlags, ReadError, Rejected,
-    RemoteMemory, SendMsg, Tag,
-};
+use homespun::Fabric;
 
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::sleeping::StopOnDrop;
-use crate::{Deadline, Net, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// An endpoint with its objects. Only the test drives it.
 struct OwnEndpoint {
@@ -205,9 +190,7 @@ fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
     let (alice, bob) = OwnEndpoint::open_pair(net);
     let deadline = Deadline::new();
     let to_alice = FabricAddress(0);
-    for n in 0..3 {
-        alice.endpoint.recv(marked_buffer(20_000), ANY, n).unwrap();
-    }
+    (0..3).for_each(|n| alice.endpoint.recv(marked_buffer(20_000), ANY, n).unwrap());
     // The application has no handle left, but the queue still drives the endpoint.
     mem::forget(alice.endpoint);
     for n in 0..3 {
@@ -349,11 +332,14 @@ fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
         for n in 0..200 {
             bob.endpoint.trecv(marked_buffer(700), ANY, Tag(0).ignoring(u64::MAX), n).unwrap();
         }
-        let mut taken = 0;
+        // The messages of each thread arrive in order.
+        let (mut taken, mut next) = (0, [0; 4]);
         while taken < 200 {
             match bob.cq.read() {
                 Ok(Some(completion)) => {
-                    assert_eq!(completion.len_bytes, 700);
+                    let next = &mut next[completion.tag.0 as usize];
+                    assert!(received_bytes(&completion.buffer) == payload(*next, 700));
+                    *next += 1;
                     taken += 1;
                 }
                 Ok(None) => deadline.yield_or_panic("messages of all threads"),
@@ -366,94 +352,4 @@ fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
     cq.close().unwrap();
     av.close().unwrap();
     net.open_party_with(Setup { at: Some(name), ..Setup::default() });
-}
-
-#[over(one_process)]
-fn endpoint_may_be_dropped_amid_traffic_both_ways(net: &Net) {
-    const WINDOW: u64 = 8;
-    // Drop the endpoint after this many completions, while messages of every protocol are in flight.
-    for leaves_after in [0, 1, 7, 40, 150] {
-        let (alice, bob) = OwnEndpoint::open_pair(net);
-        let is_gone = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let is_gone = &is_gone;
-            scope.spawn(move || {
-                let mut ended = 0;
-                exchange_until(&alice, WINDOW, |_| {
-                    ended += 1;
-                    ended > leaves_after
-                });
-                drop(alice);
-                is_gone.store(true, Ordering::Release);
-            });
-            scope.spawn(move || {
-                // Run until bob notices that the peer has left. After that, every send must succeed or fail.
-                let deadline = Deadline::new();
-                let mut outstanding = exchange_until(&bob, WINDOW, |failed| failed);
-                while outstanding > 0 || !is_gone.load(Ordering::Acquire) {
-                    match bob.cq.read() {
-                        Ok(Some(completion)) => outstanding -= u64::from(completion.context == SENT),
-                        Err(ReadError::ErrorAvailable) => {
-                            let failed = bob.cq.read_error().unwrap().unwrap();
-                            outstanding -= u64::from(failed.completion.context == SENT);
-                        }
-                        Ok(None) => deadline.yield_or_panic("the end of every send"),
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-                drop(bob);
-            });
-        });
-    }
-}
-
-/// The context of sends; receives have another.
-const SENT: u64 = 1;
-
-/// Keeps `window` messages in flight in each direction. Calls `is_last` for each operation that has ended.
-/// The argument is true for a failed send. When `is_last` returns true, returns the number of outstanding
-/// sends.
-fn exchange_until(own: &OwnEndpoint, window: u64, mut is_last: impl FnMut(bool) -> bool) -> u64 {
-    let deadline = Deadline::new();
-    let (mut sending, mut receiving, mut number) = (0, 0, 0);
-    loop {
-        while receiving < window {
-            own.endpoint.recv(marked_buffer(70_000), ANY, 2).unwrap();
-            receiving += 1;
-        }
-        while sending < window {
-            number += 1;
-            let len_bytes = [8, 900, 20_000, 70_000][number as usize % 4];
-            // At this level the send waits for the peer. So the sender notices when the peer has left.
-            let send = SendMsg {
-                buffers: vec![payload(number, len_bytes)],
-                to: FabricAddress(0),
-                context: SENT,
-                flags: OpFlags::DELIVERY_COMPLETE,
-                ..SendMsg::default()
-            };
-            own.endpoint.sendmsg(send).unwrap();
-            sending += 1;
-        }
-        let (context, is_failed) = match own.cq.read() {
-            Ok(Some(completion)) => (completion.context, false),
-            Err(ReadError::ErrorAvailable) => {
-                let failed = own.cq.read_error().unwrap().unwrap();
-                (failed.completion.context, true)
-            }
-            Ok(None) => {
-                deadline.yield_or_panic("traffic");
-                continue;
-            }
-            Err(error) => panic!("{error}"),
-        };
-        if context == SENT {
-            sending -= 1;
-        } else {
-            receiving -= 1;
-        }
-        if is_last(is_failed && context == SENT) {
-            return sending;
-        }
-    }
 }

@@ -1,26 +1,14 @@
 //! Selective completion: `FI_SELECTIVE_COMPLETION` of `fi_endpoint(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::OpFlags;
-use homespun::{Errno, FabricAddress};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 fn open_selective_pair(net: &Net) -> (Party, Party) {
-    let setup = || Setup { selective: true, ..Setup::default() };
+    let setup = || Setup::selective();
     net.open_pair_with(setup(), setup())
 }
 
 fn send_with_completion_flag(party: &Party, context: u64) {
-    let buffers = vec![payload(context, 64)];
-    let flags = OpFlags::COMPLETION;
-    party
-        .endpoint
-        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
-        .unwrap();
+    party.post_send(context, 64, OpFlags::COMPLETION);
 }
 
 #[over(all)]
@@ -37,9 +25,7 @@ fn success_is_reported_only_with_the_completion_flag(net: &Net) {
     alice.endpoint.sendmsg(quiet).unwrap();
     send_with_completion_flag(&alice, 3);
     assert_eq!(alice.next_completion().context, 3);
-    let completion = bob.next_completion();
-    assert_eq!(completion.context, 2, "the first receive has ended silently");
-    assert_eq!(received_bytes(&completion.buffer), payload(2, 64));
+    bob.expect_message(2, &payload(2, 64));
     alice.assert_no_completion();
     bob.assert_no_completion();
     if bob.is_homespun() {
@@ -58,21 +44,9 @@ fn success_is_reported_only_with_the_completion_flag(net: &Net) {
 #[over(all)]
 fn completion_level_alone_requests_no_completion(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
-    let levels = [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ];
-    for (context, level) in (1..).zip(levels) {
+    for (context, level) in (1..).zip(LEVELS) {
         // Send once with a level of the call, and once with a default level.
-        let send = || SendMsg {
-            buffers: vec![payload(context, 64)],
-            to: alice.peer(),
-            context,
-            ..SendMsg::default()
-        };
-        alice.endpoint.sendmsg(SendMsg { flags: level, ..send() }).unwrap();
+        alice.post_send(context, 64, level);
         alice.endpoint.set_tx_op_flags(level).unwrap();
         alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
         for _ in 0..2 {
@@ -84,7 +58,7 @@ fn completion_level_alone_requests_no_completion(net: &Net) {
         let buffers = vec![marked_buffer(64)];
         let flags = level | OpFlags::COMPLETION;
         bob.endpoint.recvmsg(RecvMsg { buffers, context: 10, ..RecvMsg::default() }).unwrap();
-        alice.endpoint.sendmsg(SendMsg { flags, ..send() }).unwrap();
+        alice.post_send(context, 64, flags);
         assert_eq!(alice.next_completion().context, context, "{level:?} with a completion");
     }
     // A level does not request a completion for receives either.
@@ -112,7 +86,7 @@ fn flags_of_a_call_replace_the_default_flags(net: &Net) {
         alice.endpoint.send(payload(context + 1, 64), alice.peer(), context + 1).unwrap();
     }
     for party in [&alice, &bob] {
-        assert_eq!([party.next_completion().context, party.next_completion().context], [2, 4]);
+        party.expect_in_order([2, 4]);
         party.assert_no_completion();
     }
 }
@@ -129,11 +103,7 @@ fn inject_call_reports_no_success(net: &Net) {
     alice.assert_no_completion();
     // `FI_INJECT` concerns only the buffer.
     bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
-    let (buffers, flags) = (vec![payload(2, 64)], OpFlags::INJECT | OpFlags::COMPLETION);
-    alice
-        .endpoint
-        .sendmsg(SendMsg { buffers, to: alice.peer(), context: 2, flags, ..SendMsg::default() })
-        .unwrap();
+    alice.post_send(2, 64, OpFlags::INJECT | OpFlags::COMPLETION);
     assert_eq!(alice.next_completion().context, 2);
     assert_eq!(bob.next_completion().context, 2);
 }
@@ -142,11 +112,9 @@ fn inject_call_reports_no_success(net: &Net) {
 fn failure_is_always_reported(net: &Net) {
     let (alice, _bob) = open_selective_pair(net);
     if alice.is_homespun() {
-        let vacancy = net.reserve_vacant_address();
-        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        let (_vacancy, absent) = net.insert_vacant_address(&alice);
         alice.endpoint.send(payload(1, 64), absent, 1).unwrap();
-        let failed = alice.next_failure();
-        assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
+        alice.expect_failure(1, Errno::ECONNREFUSED);
     }
     alice.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
     alice.endpoint.cancel(2).unwrap();

@@ -1,12 +1,6 @@
 //! Messages from send buffers, which near peers map: [`homespun::Domain::allocate_send_buffer`].
 
-use homespun::flags::MrAccess;
-use homespun::{Bytes, FabricAddress, SendBuffer};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{MemoryKind, Net, Party, RegionSpec, RmaBy, RmaCall, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Message lengths on both sides of the limits between protocols. The longest is copied in several steps.
 const LENS_BYTES: [usize; 8] =
@@ -75,8 +69,7 @@ fn buffer_dropped_before_its_message_arrives_keeps_its_bytes(net: &Net) {
         let message = allocate(&alice, &payload(n, 100_000)).bytes();
         alice.endpoint.send(message, alice.peer(), n).unwrap();
         net.progress();
-        bob.endpoint.recv(marked_buffer(100_000), ANY, 1).unwrap();
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(n, 100_000));
+        bob.receive_message(1, 100_000, &payload(n, 100_000));
         assert_eq!(alice.next_completion().context, n);
     }
 }
@@ -97,10 +90,7 @@ fn messages_from_many_buffers_arrive(net: &Net) {
 fn write_from_a_buffer_arrives(net: &Net) {
     const LEN_BYTES: usize = 300_000;
     let (alice, bob) = net.open_pair();
-    let access = MrAccess::REMOTE_WRITE;
-    let spec =
-        RegionSpec { len_bytes: LEN_BYTES, kind: MemoryKind::Owned, access, key: 5, is_counted: false };
-    let region = bob.register(spec).unwrap();
+    let region = bob.open_region(LEN_BYTES, MemoryKind::Owned, 5);
     for n in 1..4 {
         let bytes = allocate(&alice, &payload(n, LEN_BYTES)).bytes();
         alice.endpoint.rma(RmaCall::new(RmaBy::Write, bytes, alice.peer(), &region, n)).unwrap();

@@ -1,39 +1,12 @@
 //! Regions that peers map: [`homespun::MrAttr::shareable`].
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{Caps, CompletionFlags, MrAccess, OpFlags};
-use homespun::info::ResourceManagement;
-use homespun::{
-    Again, Buffer, CounterEvents, CqFormat, Errno, FabricAddress, OperationError, ReadError, Refusal,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes, split_unevenly};
-use crate::{Deadline, MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, Turns, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
-
-fn make_region_spec(len_bytes: usize, key: u64) -> RegionSpec {
-    RegionSpec { len_bytes, kind: MemoryKind::Shareable, access: EVERYTHING, key, is_counted: false }
-}
-
-fn make_rma_call(
-    by: RmaBy,
-    party: &Party,
-    region: &Region,
-    context: u64,
-    at: usize,
-    len_bytes: usize,
-) -> RmaCall {
-    let bytes = payload(context, len_bytes);
-    RmaCall { address: region.address_at(at), ..RmaCall::new(by, bytes, party.peer(), region, context) }
-}
+use super::prelude::*;
 
 /// Writes one byte over the link. After this, the initiator has mapped the region if the transport can map
 /// it.
 #[track_caller]
 fn write_over_link_first(party: &Party, region: &Region) {
-    party.endpoint.rma(make_rma_call(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
+    party.endpoint.rma(make_access(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
     assert_eq!(party.next_completion().context, 1);
 }
 
@@ -41,49 +14,37 @@ fn write_over_link_first(party: &Party, region: &Region) {
 fn mapped_region_is_written_and_read_correctly(net: &Net) {
     const LEN_BYTES: usize = 300_001;
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(LEN_BYTES, 5)).unwrap();
+    let region = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 5);
     write_over_link_first(&alice, &region);
     let mut expected = region.content();
-    for (context, (at, len_bytes)) in (2..).zip([
-        (0, 8),
-        (3, 1),
-        (9, 3),
-        (5, 100),
-        (7, 0),
-        (LEN_BYTES - 5, 5),
-        (1, LEN_BYTES - 1),
-        (0, LEN_BYTES),
-    ]) {
-        alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, context, at, len_bytes)).unwrap();
+    let perform = |call: RmaCall| {
+        let context = call.context;
+        alice.endpoint.rma(call).unwrap();
         let completion = alice.next_completion();
-        assert_eq!(
-            (completion.context, completion.flags),
-            (context, CompletionFlags::RMA | CompletionFlags::WRITE)
-        );
+        assert_eq!(completion.context, context);
+        completion
+    };
+    let places =
+        [(0, 8), (3, 1), (9, 3), (5, 100), (7, 0), (LEN_BYTES - 5, 5), (1, LEN_BYTES - 1), (0, LEN_BYTES)];
+    for (context, (at, len_bytes)) in (2..).zip(places) {
+        let written = perform(make_access(RmaBy::Write, &alice, &region, context, at, len_bytes));
+        assert_eq!(written.flags, CompletionFlags::RMA | CompletionFlags::WRITE);
         expected[at..at + len_bytes].copy_from_slice(&payload(context, len_bytes));
         assert!(region.content() == expected, "{len_bytes} bytes at {at}");
-        alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, context, at, len_bytes)).unwrap();
-        let completion = alice.next_completion();
-        assert_eq!(
-            (completion.context, completion.flags),
-            (context, CompletionFlags::RMA | CompletionFlags::READ)
-        );
-        assert!(
-            received_bytes(&completion.buffer) == expected[at..at + len_bytes],
-            "{len_bytes} bytes at {at}"
-        );
+        let read = perform(make_access(RmaBy::Read, &alice, &region, context, at, len_bytes));
+        assert_eq!(read.flags, CompletionFlags::RMA | CompletionFlags::READ);
+        assert!(received_bytes(&read.buffer) == expected[at..at + len_bytes], "{len_bytes} bytes at {at}");
     }
     let (at, len_bytes) = (3, 1000);
     let in_pieces = |by, context| {
-        let whole = make_rma_call(by, &alice, &region, context, at, len_bytes);
+        let whole = make_access(by, &alice, &region, context, at, len_bytes);
         RmaCall { buffers: split_unevenly(&whole.buffers[0], 3), ..whole }
     };
-    alice.endpoint.rma(in_pieces(RmaBy::Writev, 20)).unwrap();
-    assert_eq!(alice.next_completion().context, 20);
+    perform(in_pieces(RmaBy::Writev, 20));
     expected[at..at + len_bytes].copy_from_slice(&payload(20, len_bytes));
     assert!(region.content() == expected, "in pieces");
-    alice.endpoint.rma(in_pieces(RmaBy::Readv, 21)).unwrap();
-    assert!(received_bytes(&alice.next_completion().buffer) == expected[at..at + len_bytes], "into pieces");
+    let read = perform(in_pieces(RmaBy::Readv, 21));
+    assert!(received_bytes(&read.buffer) == expected[at..at + len_bytes], "into pieces");
 }
 
 #[over(all)]
@@ -98,11 +59,11 @@ fn immediate_completions_overrun_an_unprotected_queue(net: &Net) {
             ..Setup::default()
         };
         let (alice, bob) = net.open_pair_with(setup, Setup::default());
-        let region = bob.register(make_region_spec(64, 5)).unwrap();
+        let region = bob.open_region(64, MemoryKind::Shareable, 5);
         write_over_link_first(&alice, &region);
         let accesses = DEPTH_ENTRIES as u64 + 1;
         for context in 2..2 + accesses {
-            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, context, 0, 8)).unwrap();
+            alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, context, 0, 8)).unwrap();
         }
         let deadline = Deadline::new();
         while alice.read_counter(CounterEvents::WRITE) != (1 + accesses, 0) {
@@ -139,7 +100,7 @@ fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
     const END: u64 = 60;
     let setup = Setup { cq_depth_entries: DEPTH_ENTRIES, tx_depth_ops: TX_DEPTH_OPS, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
-    let region = bob.register(make_region_spec(8 * END as usize, 5)).unwrap();
+    let region = bob.open_region(8 * END as usize, MemoryKind::Shareable, 5);
     write_over_link_first(&alice, &region);
     let mut expected = region.content();
     let (mut posted, mut refused, mut contexts) = (2, 0, Vec::new());
@@ -148,7 +109,7 @@ fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
         while posted < END {
             let by = [RmaBy::Write, RmaBy::WriteRaw, RmaBy::Read][posted as usize % 3];
             let (at, is_write) = (8 * posted as usize, matches!(by, RmaBy::Write | RmaBy::WriteRaw));
-            match alice.endpoint.rma(make_rma_call(by, &alice, &region, posted, at, 8)) {
+            match alice.endpoint.rma(make_access(by, &alice, &region, posted, at, 8)) {
                 Ok(()) if is_write => expected[at..at + 8].copy_from_slice(&payload(posted, 8)),
                 Ok(()) => {}
                 full => {
@@ -182,16 +143,16 @@ fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
 fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Net) {
     let (alice, bob) =
         net.open_pair_with(Setup { counts: true, selective: true, ..Setup::default() }, Setup::default());
-    let region = bob.register(make_region_spec(16, 5)).unwrap();
+    let region = bob.open_region(16, MemoryKind::Shareable, 5);
     let told = |by, context| RmaCall {
         flags: OpFlags::COMPLETION,
-        ..make_rma_call(by, &alice, &region, context, 0, 8)
+        ..make_access(by, &alice, &region, context, 0, 8)
     };
     for round in 1..=3 {
         for _ in 0..4 {
-            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, 1000, 8, 8)).unwrap();
+            alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, 1000, 8, 8)).unwrap();
         }
-        alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, 1000, 8, 8)).unwrap();
+        alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, 1000, 8, 8)).unwrap();
         alice.endpoint.rma(told(RmaBy::Writemsg, 2 * round)).unwrap();
         assert_eq!(alice.next_completion().context, 2 * round);
         alice.endpoint.rma(told(RmaBy::Readmsg, 2 * round + 1)).unwrap();
@@ -210,14 +171,14 @@ fn accesses_to_a_mapped_region_are_counted_though_unreported(net: &Net) {
 fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(100, 5)).unwrap();
+    let region = bob.open_region(100, MemoryKind::Shareable, 5);
     write_over_link_first(&alice, &region);
     if net.turns == Turns::Processes {
         bob.stop();
     }
-    alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, 2, 10, 20)).unwrap();
+    alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, 2, 10, 20)).unwrap();
     assert_eq!(alice.poll_completion().expect("it is over").unwrap().0.context, 2);
-    alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, 3, 10, 20)).unwrap();
+    alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, 3, 10, 20)).unwrap();
     assert!(
         received_bytes(&alice.poll_completion().expect("it is over").unwrap().0.buffer) == payload(2, 20)
     );
@@ -228,29 +189,21 @@ fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
 }
 
 #[over(all)]
-fn message_arrives_after_preceding_writes_to_a_mapped_region(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(8, 5)).unwrap();
-    write_over_link_first(&alice, &region);
-    for number in 2..50_u64 {
-        bob.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
-        alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, number, 0, 8)).unwrap();
-        alice.next_completion();
-        alice.endpoint.send(payload(0, 8), alice.peer(), number).unwrap();
-        bob.next_completion();
-        assert!(region.content() == payload(number, 8), "{number}");
-        alice.next_completion();
-    }
-}
-
-#[over(all)]
 fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let readable =
-        bob.register(RegionSpec { access: MrAccess::REMOTE_READ, ..make_region_spec(100, 1) }).unwrap();
-    let writable =
-        bob.register(RegionSpec { access: MrAccess::REMOTE_WRITE, ..make_region_spec(100, 2) }).unwrap();
-    alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
+    let readable = bob
+        .register(RegionSpec {
+            access: MrAccess::REMOTE_READ,
+            ..RegionSpec::new(100, MemoryKind::Shareable, 1)
+        })
+        .unwrap();
+    let writable = bob
+        .register(RegionSpec {
+            access: MrAccess::REMOTE_WRITE,
+            ..RegionSpec::new(100, MemoryKind::Shareable, 2)
+        })
+        .unwrap();
+    alice.endpoint.rma(make_access(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
     alice.next_completion();
     write_over_link_first(&alice, &writable);
     let fails = |call: RmaCall, refusal: Refusal| {
@@ -259,12 +212,12 @@ fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
         let failure = alice.next_failure();
         assert_eq!((failure.completion.context, failure.error), (context, OperationError::Refused(refusal)));
     };
-    fails(make_rma_call(RmaBy::Write, &alice, &readable, 2, 0, 1), Refusal::Access);
-    fails(make_rma_call(RmaBy::Read, &alice, &writable, 3, 0, 1), Refusal::Access);
-    fails(make_rma_call(RmaBy::Write, &alice, &writable, 4, 100, 1), Refusal::Range);
-    fails(make_rma_call(RmaBy::Write, &alice, &writable, 5, 1, 100), Refusal::Range);
+    fails(make_access(RmaBy::Write, &alice, &readable, 2, 0, 1), Refusal::Access);
+    fails(make_access(RmaBy::Read, &alice, &writable, 3, 0, 1), Refusal::Access);
+    fails(make_access(RmaBy::Write, &alice, &writable, 4, 100, 1), Refusal::Range);
+    fails(make_access(RmaBy::Write, &alice, &writable, 5, 1, 100), Refusal::Range);
     fails(
-        RmaCall { address: u64::MAX, ..make_rma_call(RmaBy::Read, &alice, &readable, 6, 0, 2) },
+        RmaCall { address: u64::MAX, ..make_access(RmaBy::Read, &alice, &readable, 6, 0, 2) },
         Refusal::Range,
     );
     assert!(readable.content() == marked_buffer(100));
@@ -276,7 +229,7 @@ fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
     let bob =
         net.open_party_with(Setup { caps: Caps::MSG | Caps::RMA | Caps::REMOTE_READ, ..Setup::default() });
     let peer = alice.insert_address_of(&bob);
-    let region = bob.register(make_region_spec(100, 5)).unwrap();
+    let region = bob.open_region(100, MemoryKind::Shareable, 5);
     let to_bob =
         |by, context| RmaCall { peer, ..RmaCall::new(by, payload(context, 10), peer, &region, context) };
     for context in 1..4 {
@@ -291,17 +244,17 @@ fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
 fn access_to_a_closed_shareable_region_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
     for round in 0..4 {
-        let first = bob.register(make_region_spec(1000, 5)).unwrap();
+        let first = bob.open_region(1000, MemoryKind::Shareable, 5);
         write_over_link_first(&alice, &first);
-        alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &first, 2, 0, 1000)).unwrap();
+        alice.endpoint.rma(make_access(RmaBy::Write, &alice, &first, 2, 0, 1000)).unwrap();
         alice.next_completion();
-        let late = make_rma_call(RmaBy::Write, &alice, &first, 3, 0, 10);
+        let late = make_access(RmaBy::Write, &alice, &first, 3, 0, 10);
         drop(first);
         alice.endpoint.rma(late.clone()).unwrap();
         let failure = alice.next_failure();
         assert_eq!((failure.completion.context, failure.error.errno()), (3, Errno::EKEYREJECTED), "{round}");
         // Another region has the key now, and none of the first region's bytes.
-        let second = bob.register(make_region_spec(50, 5)).unwrap();
+        let second = bob.open_region(50, MemoryKind::Shareable, 5);
         alice.endpoint.rma(late).unwrap();
         alice.next_completion();
         assert!(second.content() == [&payload(3, 10)[..], &marked_buffer(40)].concat());
@@ -313,11 +266,11 @@ fn regions_beyond_the_mapping_limit_are_accessed(net: &Net) {
     const COUNT: u64 = homespun::limits::MAPPED_LINK_MAX_REGIONS as u64 + 6;
     let (alice, bob) = net.open_pair();
     let regions: Vec<Region> =
-        (0..COUNT).map(|key| bob.register(make_region_spec(16, key)).unwrap()).collect();
+        (0..COUNT).map(|key| bob.open_region(16, MemoryKind::Shareable, key)).collect();
     for round in 0..3 {
         for (number, region) in (0..).zip(&regions) {
             let context = round * COUNT + number;
-            alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, region, context, 0, 16)).unwrap();
+            alice.endpoint.rma(make_access(RmaBy::Write, &alice, region, context, 0, 16)).unwrap();
             assert_eq!(alice.next_completion().context, context);
             assert!(region.content() == payload(context, 16));
         }
@@ -327,9 +280,9 @@ fn regions_beyond_the_mapping_limit_are_accessed(net: &Net) {
 #[over(all)]
 fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(16, 5)).unwrap();
+    let region = bob.open_region(16, MemoryKind::Shareable, 5);
     write_over_link_first(&alice, &region);
-    let write = RmaCall { data: Some(77), ..make_rma_call(RmaBy::Write, &alice, &region, 2, 0, 16) };
+    let write = RmaCall { data: Some(77), ..make_access(RmaBy::Write, &alice, &region, 2, 0, 16) };
     alice.endpoint.rma(write).unwrap();
     assert_eq!(alice.next_completion().context, 2);
     let completion = bob.next_completion();
@@ -347,10 +300,9 @@ fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: &Net) {
             ..SendMsg::default()
         })
         .unwrap();
-    let fenced =
-        RmaCall { flags: OpFlags::FENCE, ..make_rma_call(RmaBy::Writemsg, &alice, &region, 4, 0, 16) };
+    let fenced = RmaCall { flags: OpFlags::FENCE, ..make_access(RmaBy::Writemsg, &alice, &region, 4, 0, 16) };
     alice.endpoint.rma(fenced).unwrap();
-    assert_eq!([alice.next_completion().context, alice.next_completion().context], [3, 4]);
+    alice.expect_in_order([3, 4]);
     bob.next_completion();
     assert!(region.content() == payload(4, 16));
 }
@@ -358,9 +310,9 @@ fn write_with_remote_data_to_a_mapped_region_notifies_its_owner(net: &Net) {
 #[over(all)]
 fn access_to_a_mapped_region_fails_when_its_owner_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.register(make_region_spec(16, 5)).unwrap();
+    let region = bob.open_region(16, MemoryKind::Shareable, 5);
     write_over_link_first(&alice, &region);
-    let write = make_rma_call(RmaBy::Write, &alice, &region, 2, 0, 16);
+    let write = make_access(RmaBy::Write, &alice, &region, 2, 0, 16);
     drop((region, bob));
     // The region closed before its owner.
     alice.endpoint.rma(write).unwrap();

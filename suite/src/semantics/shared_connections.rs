@@ -1,12 +1,8 @@
 //! Connections whose ends share a receive context.
 
-use homespun::info::SHARED_CONTEXT;
-use homespun::{Caps, ConnectionEvent, Endpoint, Errno, FabricAddress, Misuse, SharedReceiveContext};
-
-use crate::connecting::{self, CLIENT, LISTENER, SERVER, Side};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::shared_contexts::{ANY, LENS_BYTES};
-use crate::{Net, over};
+use super::prelude::*;
+use super::shared_contexts::LENS_BYTES;
+use crate::connecting;
 
 /// Connects two endpoints. The second one receives through a context.
 pub(crate) fn connect_with_shared_context(

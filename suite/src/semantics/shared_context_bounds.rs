@@ -1,32 +1,22 @@
 //! Limits of a shared receive context, and operations that wait for room.
 
-use homespun::info::RxAttr;
-use homespun::{Again, CqAttr, FabricAddress, OperationError};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::shared_contexts::{ANY, BOTH, Sharers};
-use crate::{Net, over};
+use super::prelude::*;
+use super::shared_contexts::Sharers;
 
 #[over(one_process, automatic)]
 fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();
-    for context in 0..10 {
-        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
-    }
+    sharers.post_receives(0..10, 8);
     for identity in 0..4 {
         sharers.deliver(&peer, 1, payload(identity, 8), None);
     }
     for identity in 4..10 {
         sharers.deliver(&peer, 0, payload(identity, 8), None);
     }
-    for context in 4..10 {
-        assert_eq!(sharers.next_receive_completion(0).context, context);
-    }
-    for context in 0..4 {
-        assert_eq!(sharers.next_receive_completion(1).context, context);
-    }
+    sharers.expect_in_order(0, 4..10);
+    sharers.expect_in_order(1, 0..4);
 }
 
 #[over(one_process, automatic)]
@@ -56,9 +46,7 @@ fn receives_beyond_the_depth_are_refused(net: &Net) {
     sharers.add_member();
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();
-    for context in 0..3 {
-        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
-    }
+    sharers.post_receives(0..3, 8);
     assert_eq!(sharers.context.recv(marked_buffer(8), ANY, 3).unwrap_err().error, Again::QueueFull.into());
     for _ in 0..3 {
         sharers.deliver(&peer, 1, payload(1, 8), None);
@@ -66,9 +54,7 @@ fn receives_beyond_the_depth_are_refused(net: &Net) {
     // One entry is in the queue, and two wait for room in it.
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
     assert_eq!(sharers.context.recv(marked_buffer(8), ANY, 4).unwrap_err().error, Again::QueueFull.into());
-    for context in 0..3 {
-        assert_eq!(sharers.next_receive_completion(1).context, context);
-    }
+    sharers.expect_in_order(1, 0..3);
     sharers.context.recv(marked_buffer(8), ANY, 4).unwrap();
 }
 

@@ -1,13 +1,7 @@
 //! Wrong uses of shared receive contexts, and their errors.
 
-use homespun::endpoint::RecvMsg;
-use homespun::flags::{BindFlags, Caps, OpFlags};
-use homespun::info::{Info, RxAttr};
-use homespun::{AvAttr, CqAttr, Errno, Error, FabricAddress, Misuse, Rejected, Tag};
-
-use crate::payload::marked_buffer;
-use crate::semantics::shared_contexts::{ANY, BOTH, Sharers};
-use crate::{Net, over};
+use super::prelude::*;
+use super::shared_contexts::Sharers;
 
 #[over(one_process, automatic)]
 fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {

@@ -1,13 +1,8 @@
 //! Writes with remote data that take receives of a shared context: `FI_RX_CQ_DATA` of `fi_getinfo(3)`.
 
-use homespun::endpoint::WriteMsg;
-use homespun::flags::{Mode, MrAccess, OpFlags};
-use homespun::{FabricAddress, MrAttr};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::rx_cq_data::{NOTIFIED, ROOM_BYTES, fields};
-use crate::semantics::shared_contexts::{ANY, Sharers};
-use crate::{Net, over};
+use super::prelude::*;
+use super::rx_cq_data::{NOTIFIED, ROOM_BYTES, fields};
+use super::shared_contexts::Sharers;
 
 /// One endpoint of the context has the mode, and the other does not.
 #[over(one_process, automatic)]

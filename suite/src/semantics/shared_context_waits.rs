@@ -1,17 +1,7 @@
 //! Threads wait for endpoints with a shared receive context, post to the context, and read the queues.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-
-use homespun::endpoint::RecvMsg;
-use homespun::flags::{BindFlags, OpFlags};
-use homespun::{CompletionQueue, CqAttr, FabricAddress, Tag, WaitObject};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::poll_completion;
-use crate::semantics::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
-use crate::sleeping::{self, BLOCKING_WAIT_OBJECTS, StopOnDrop, let_threads_fall_asleep};
-use crate::{Deadline, Net, over};
+use super::prelude::*;
+use super::shared_contexts::{LENS_BYTES, Sharers};
 
 #[over(one_process, automatic)]
 fn sleeping_reader_wakes_for_a_post(net: &Net) {

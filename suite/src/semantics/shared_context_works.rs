@@ -1,18 +1,7 @@
 //! Deferred work of endpoints that share a receive context: `fi_trigger(3)`.
 
-use homespun::endpoint::RecvMsg;
-use homespun::flags::{Caps, CompletionFlags, CounterEvents, OpFlags};
-use homespun::info::RxAttr;
-use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{
-    Buffer, Counter, CounterAttr, CqAttr, Errno, FabricAddress, Misuse, OperationError, SharedReceiveContext,
-    Tag,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::poll_completion;
-use crate::semantics::shared_contexts::{ANY, BOTH, LENS_BYTES, Sharers};
-use crate::{Deadline, Net, Party, over};
+use super::prelude::*;
+use super::shared_contexts::{LENS_BYTES, Sharers};
 
 /// Opens a context for triggered receives, without endpoints.
 fn open_triggering_context(net: &Net) -> Sharers<'_> {
@@ -48,6 +37,12 @@ fn make_receive_work(
 ) -> DeferredWork {
     let action = DeferredAction::Receive { receive_context: receive_context.clone(), receive };
     DeferredWork { context: 100, trigger, action, completion: Some(completion.clone()) }
+}
+
+/// Queues a receive of the context until a counter has reached a threshold.
+fn defer(sharers: &Sharers<'_>, (counter, at): (&Counter, u64), receive: RecvMsg, completion: &Counter) {
+    let work = make_receive_work(trigger_at(counter, at), &sharers.context, receive, completion);
+    sharers.domain.queue_work(work).unwrap();
 }
 
 /// Waits until a counter has this value and this error value. Drives all parties meanwhile.
@@ -107,31 +102,6 @@ fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn triggered_receive_of_a_context_is_posted_at_its_threshold(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
-    let counter = open_counter(&sharers);
-    let (peer, _) = sharers.open_peer();
-    for (threshold, (len_bytes, to)) in LENS_BYTES.into_iter().zip([1, 0, 1, 0]).enumerate() {
-        let (threshold, identity) = (threshold as u64 + 1, threshold as u64 + 10);
-        let receive = make_receive(identity, len_bytes, OpFlags::empty());
-        sharers.context.trigger(&trigger_at(&counter, threshold), receive).unwrap();
-        // Half of the messages arrive before their receive is posted.
-        if threshold % 2 == 0 {
-            send(&peer, identity, len_bytes, to);
-        }
-        assert_no_completion(&sharers);
-        counter.add(1);
-        if threshold % 2 == 1 {
-            send(&peer, identity, len_bytes, to);
-        }
-        let completion = sharers.next_receive_completion(to as usize);
-        assert_eq!(completion.context, identity);
-        assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
-    }
-    assert!(!counter.is_in_use());
-}
-
-#[over(one_process, automatic)]
 fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Net) {
     let sharers = open_triggering_context_with_members(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
@@ -150,8 +120,7 @@ fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Ne
         for (to, len_bytes) in [(1, LENS_BYTES[0]), (0, LENS_BYTES[3])] {
             ended += 1;
             let receive = make_receive(ended, len_bytes, flags);
-            let work = make_receive_work(trigger_at(&counter, ended), &sharers.context, receive, &done);
-            sharers.domain.queue_work(work).unwrap();
+            defer(&sharers, (&counter, ended), receive, &done);
             if is_posted_first {
                 counter.add(1);
                 send(&peer, ended, len_bytes, to);
@@ -176,33 +145,6 @@ fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Ne
 }
 
 #[over(one_process, automatic)]
-fn deferred_receive_that_reports_to_its_endpoints_counter_counts_once(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
-    let done = open_counter(&sharers);
-    sharers.members[1].endpoint.bind_counter(&done, CounterEvents::RECV).unwrap();
-    let (peer, _) = sharers.open_peer();
-    for (identity, is_posted_first) in [(1, true), (2, false)] {
-        let post = || {
-            let receive = make_receive(identity, 8, OpFlags::COMPLETION);
-            let work = make_receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
-            sharers.domain.queue_work(work).unwrap();
-        };
-        if is_posted_first {
-            post();
-        }
-        send(&peer, identity, 8, 1);
-        sharers.drive_repeatedly();
-        if !is_posted_first {
-            post();
-        }
-        assert_eq!(sharers.next_receive_completion(1).context, identity);
-        await_counts(&sharers, &done, (identity, 0));
-        sharers.drive_repeatedly();
-        assert_eq!(done.read(), identity);
-    }
-}
-
-#[over(one_process, automatic)]
 fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
     let mut sharers = open_triggering_context(net);
     sharers.add_member();
@@ -219,8 +161,7 @@ fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
     send(&peer, 100, 8, 1);
     sharers.drive_repeatedly();
     let receive = make_receive(100, 8, OpFlags::COMPLETION);
-    let work = make_receive_work(trigger_at(&done, 0), &sharers.context, receive, &done);
-    sharers.domain.queue_work(work).unwrap();
+    defer(&sharers, (&done, 0), receive, &done);
     await_counts(&sharers, &done, (1, 0));
     for identity in (1..=capacity + 2).chain([100]) {
         assert_eq!(sharers.next_receive_completion(1).context, identity);
@@ -261,8 +202,7 @@ fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net: &Net) {
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let (_peer, gone) = sharers.open_peer();
     let receive = |context| RecvMsg { from: gone, ..make_receive(context, 8, OpFlags::empty()) };
-    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive(1), &done);
-    sharers.domain.queue_work(work).unwrap();
+    defer(&sharers, (&counter, 1), receive(1), &done);
     sharers.context.trigger(&trigger_at(&counter, 1), receive(2)).unwrap();
     sharers.av.remove(&[gone]);
     counter.add(1);
@@ -358,8 +298,7 @@ fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
     let (buffers, flags) = (vec![marked_buffer(300)], OpFlags::COMPLETION | OpFlags::CLAIM);
     let claim = RecvMsg { buffers, flags, ..look.clone() };
     for (threshold, receive) in [(1, peek(OpFlags::CLAIM)), (2, claim), (3, peek(OpFlags::empty()))] {
-        let work = make_receive_work(trigger_at(&counter, threshold), &sharers.context, receive, &done);
-        sharers.domain.queue_work(work).unwrap();
+        defer(&sharers, (&counter, threshold), receive, &done);
     }
     sharers.deliver(&peer, 1, payload(1, 300), Some(7));
     for step in 1..=2 {
@@ -388,8 +327,7 @@ fn deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer(ne
     sharers.context.set_min_multi_recv_bytes(30);
     let (peer, _) = sharers.open_peer();
     let receive = make_receive(5, 100, OpFlags::COMPLETION | OpFlags::MULTI_RECV);
-    let work = make_receive_work(trigger_at(&counter, 1), &sharers.context, receive, &done);
-    sharers.domain.queue_work(work).unwrap();
+    defer(&sharers, (&counter, 1), receive, &done);
     counter.add(1);
     for (identity, to) in [(1, 0), (2, 1)] {
         assert_eq!((done.read(), done.read_error()), (0, 0));

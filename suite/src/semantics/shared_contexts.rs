@@ -1,22 +1,6 @@
 //! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
 
-use std::collections::BTreeMap;
-use std::thread;
-
-use homespun::endpoint::RecvMsg;
-use homespun::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, OpFlags};
-use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
-use homespun::{
-    AddressVector, AvAttr, Buffer, Bytes, Completion, CompletionQueue, CounterAttr, CqAttr, Domain, Endpoint,
-    Errno, Error, FabricAddress, Misuse, OperationError, SharedReceiveContext, Tag,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::poll_completion;
-use crate::{Deadline, Ended, Net, Party, Setup, over};
-
-pub(crate) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
+use super::prelude::*;
 
 /// Message lengths. The first is sent in one piece, and the second in several. The sender may only announce
 /// the longer ones.
@@ -93,7 +77,7 @@ impl<'a> Sharers<'a> {
     pub(crate) fn open_peer(&self) -> (Party, FabricAddress) {
         let peer = self.net.open_party();
         for member in &self.members {
-            peer.av.insert(&[member.endpoint.name().unwrap()]).remove(0).unwrap();
+            peer.insert(member.endpoint.name().unwrap());
         }
         let name = self.av.insert(&[peer.endpoint.name().unwrap()]).remove(0).unwrap();
         (peer, name)
@@ -149,6 +133,22 @@ impl<'a> Sharers<'a> {
         }
     }
 
+    /// Posts receives of the context, with these contexts and buffers of this length.
+    #[track_caller]
+    pub(crate) fn post_receives(&self, contexts: impl IntoIterator<Item = u64>, len_bytes: usize) {
+        for context in contexts {
+            self.context.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+        }
+    }
+
+    /// Waits for the completions of receives with these contexts, in this order.
+    #[track_caller]
+    pub(crate) fn expect_in_order(&self, at: usize, contexts: impl IntoIterator<Item = u64>) {
+        for context in contexts {
+            assert_eq!(self.next_receive_completion(at).context, context);
+        }
+    }
+
     /// Sends a message to a member, and waits until it has arrived.
     #[track_caller]
     pub(crate) fn deliver(&self, from: &Party, to: usize, message: Bytes, tag: Option<u64>) {
@@ -183,9 +183,7 @@ fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
 #[over(one_process, automatic)]
 fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr::default());
-    for context in 0..8 {
-        sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, context).unwrap();
-    }
+    sharers.post_receives(0..8, LENS_BYTES[3]);
     (0..2).for_each(|_| sharers.add_member());
     let (peer, _) = sharers.open_peer();
     let (mut contexts, mut identity) = (Vec::new(), 0);
@@ -199,72 +197,6 @@ fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
         }
     }
     assert_eq!(contexts, (0..8).collect::<Vec<_>>(), "the earliest is taken");
-}
-
-#[over(one_process, automatic)]
-fn messages_of_each_peer_keep_their_order(net: &Net) {
-    const MESSAGES: u64 = 40;
-    let sharers = Sharers::new(net, 2);
-    let (left, left_name) = sharers.open_peer();
-    let (right, right_name) = sharers.open_peer();
-    let len_bytes = |number: u64| LENS_BYTES[number as usize % LENS_BYTES.len()];
-    // The identity of a message encodes its sender, its receiver and its number.
-    let identity = |from: u64, to: u64, number: u64| from << 32 | to << 16 | number;
-    let mut posted = 0;
-    let mut arrived: BTreeMap<(usize, usize), BTreeMap<u64, Vec<u8>>> = BTreeMap::new();
-    for number in 0..MESSAGES {
-        for (from, party) in [&left, &right].into_iter().enumerate() {
-            for to in 0..2 {
-                let message = payload(identity(from as u64, to, number), len_bytes(number));
-                party.endpoint.send(message, FabricAddress(to), 7).unwrap();
-                if number % 2 == 0 {
-                    sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, posted).unwrap();
-                    posted += 1;
-                }
-            }
-        }
-    }
-    for done in 0..4 * MESSAGES {
-        if posted < 4 * MESSAGES {
-            sharers.context.recv(marked_buffer(LENS_BYTES[3]), ANY, posted).unwrap();
-            posted += 1;
-        }
-        let (to, ended) = sharers.next_ended_of_any();
-        let (completion, source) = ended.unwrap_or_else(|error| panic!("{done}: {error:?}"));
-        let from = usize::from(source == right_name);
-        assert!(source == left_name || source == right_name);
-        // Long messages may complete long after their match.
-        arrived.entry((from, to)).or_default().insert(completion.context, received_bytes(&completion.buffer));
-    }
-    for ((from, to), messages) in arrived {
-        assert_eq!(messages.len() as u64, MESSAGES);
-        for (message, number) in messages.values().zip(0..) {
-            let expected = payload(identity(from as u64, to as u64, number), len_bytes(number));
-            assert!(*message == expected, "{from} to {to}: message {number}");
-        }
-    }
-}
-
-#[over(one_process, automatic)]
-fn receive_takes_an_earlier_unexpected_message(net: &Net) {
-    let sharers = Sharers::new(net, 3);
-    let (peer, name) = sharers.open_peer();
-    for (number, len_bytes) in LENS_BYTES.into_iter().enumerate() {
-        for to in 0..3 {
-            let identity = (number * 3 + to) as u64;
-            let message = payload(identity, len_bytes);
-            if len_bytes < 100_000 {
-                sharers.deliver(&peer, to, message, None);
-            } else {
-                peer.endpoint.send(message, FabricAddress(to as u64), 1).unwrap();
-                sharers.drive_repeatedly();
-            }
-            sharers.context.recv(marked_buffer(len_bytes), ANY, identity).unwrap();
-            let (completion, source) = sharers.next_ended(to).unwrap();
-            assert_eq!((completion.context, source), (identity, name));
-            assert!(received_bytes(&completion.buffer) == payload(identity, len_bytes));
-        }
-    }
 }
 
 #[over(one_process, automatic)]
@@ -296,26 +228,6 @@ fn long_message_is_truncated_at_its_endpoint(net: &Net) {
     let failed = sharers.next_ended(1).unwrap_err();
     assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 7 });
     assert_eq!((failed.completion.context, failed.completion.len_bytes), (1, 5));
-}
-
-#[over(one_process, automatic)]
-fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (left, left_name) = sharers.open_peer();
-    let (right, right_name) = sharers.open_peer();
-    for (context, source) in [(1, left_name), (2, right_name), (3, left_name)] {
-        sharers.context.recv(marked_buffer(8), source, context).unwrap();
-    }
-    sharers.deliver(&left, 1, payload(10, 8), None);
-    sharers.deliver(&left, 0, payload(11, 8), None);
-    sharers.deliver(&right, 1, payload(12, 8), None);
-    let contexts = [
-        sharers.next_receive_completion(1),
-        sharers.next_receive_completion(1),
-        sharers.next_receive_completion(0),
-    ]
-    .map(|receipt| receipt.context);
-    assert_eq!(contexts, [1, 2, 3]);
 }
 
 #[over(one_process, automatic)]
@@ -374,7 +286,7 @@ fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
     drop(vacancy);
     let source = net.open_party_with(Setup { at: Some(address), ..Setup::default() });
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
-    source.av.insert(&[sharers.members[0].endpoint.name().unwrap()]).remove(0).unwrap();
+    source.insert(sharers.members[0].endpoint.name().unwrap());
     sharers.deliver(&source, 0, payload(6, 8), None);
     // The oldest receive that accepts the message matches it.
     assert_eq!(sharers.next_receive_completion(0).context, 3);
@@ -405,9 +317,7 @@ fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
 fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
-    for context in [1, 2, 3] {
-        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
-    }
+    sharers.post_receives([1, 2, 3], 8);
     sharers.context.cancel(2).unwrap();
     let failed = sharers.next_ended(0).unwrap_err();
     assert_eq!((failed.error, failed.completion.context), (OperationError::Cancelled, 2));
@@ -475,58 +385,6 @@ fn closed_endpoint_discards_its_messages_and_leaves_receives_posted(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn endpoints_join_and_leave_while_messages_arrive(net: &Net) {
-    let mut sharers = Sharers::new(net, 1);
-    let (peer, _) = sharers.open_peer();
-    for round in 0..5_u64 {
-        sharers.add_member();
-        let name = sharers.members[1].endpoint.name().unwrap();
-        let to = peer.av.insert(&[name]).remove(0).unwrap();
-        for context in 0..4 {
-            sharers.context.recv(marked_buffer(30_000), ANY, context).unwrap();
-        }
-        peer.endpoint.send(payload(round, 30_000), to, 1).unwrap();
-        let completion = sharers.next_receive_completion(1);
-        assert!(completion.context == 0 && received_bytes(&completion.buffer) == payload(round, 30_000));
-        peer.endpoint.send(payload(round, 12), to, 1).unwrap();
-        let gone = sharers.members.remove(1);
-        close_with_progress(&sharers, gone);
-        // At least two receives remain, whether or not the second message arrived before the endpoint
-        // closed.
-        for identity in 0..2 {
-            sharers.send_to_first_member(&peer, payload(identity, 16));
-            let completion = sharers.next_receive_of_len(0, 16);
-            assert!(received_bytes(&completion.buffer) == payload(identity, 16));
-        }
-        while let Ok(()) = (0..4).try_for_each(|context| sharers.context.cancel(context)) {}
-        for context in 0..4 {
-            while sharers.context.cancel(context).is_ok() {}
-        }
-        sharers.drive_repeatedly();
-        while poll_completion(&sharers.members[0].cq).is_some() {}
-        while peer.poll_completion().is_some() {}
-    }
-}
-
-impl Sharers<'_> {
-    /// Sends a message to the first member. Earlier sends to other members may fail meanwhile.
-    fn send_to_first_member(&self, from: &Party, message: Bytes) {
-        from.endpoint.send(message, FabricAddress(0), 3).unwrap();
-    }
-
-    /// Waits for a member's next successful receive of this length.
-    fn next_receive_of_len(&self, at: usize, len_bytes: usize) -> Completion {
-        loop {
-            if let Ok((completion, _)) = self.next_ended(at)
-                && completion.len_bytes == len_bytes
-            {
-                return completion;
-            }
-        }
-    }
-}
-
-#[over(one_process, automatic)]
 fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     let mut sharers = Sharers::new(net, 1);
     sharers.add_member_with_cq(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
@@ -556,28 +414,4 @@ fn selective_endpoint_reports_only_requested_receives(net: &Net) {
     );
     sharers.drive_repeatedly();
     assert!(poll_completion(&sharers.members[1].cq).is_none());
-}
-
-#[over(one_process, automatic)]
-fn counters_count_receives_of_their_endpoint(net: &Net) {
-    let mut sharers = Sharers::new(net, 2);
-    let counters: Vec<_> = sharers
-        .members
-        .iter()
-        .map(|member| {
-            let counter = sharers.domain.open_counter(&CounterAttr::default()).unwrap();
-            member.endpoint.bind_counter(&counter, CounterEvents::RECV).unwrap();
-            counter
-        })
-        .collect();
-    let (peer, _) = sharers.open_peer();
-    sharers.deliver(&peer, 1, payload(1, 8), None);
-    for context in 0..3 {
-        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
-    }
-    sharers.deliver(&peer, 0, payload(1, 8), None);
-    sharers.deliver(&peer, 1, payload(1, 8), None);
-    sharers.drive_repeatedly();
-    assert_eq!((counters[0].read(), counters[1].read()), (1, 2));
-    sharers.members.clear();
 }

@@ -1,37 +1,6 @@
 //! The end of a connection, by `fi_shutdown` or by closing an endpoint: `fi_cm(3)`.
 
-use std::thread;
-
-use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::transport::LinkError;
-use homespun::{
-    ConnectionEnd, ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, OperationError,
-    Tag,
-};
-
-use crate::connecting::{
-    CLIENT, LISTENER, SERVER, Side, connect_pair, next_completion_of_first_side, next_event_of_first_side,
-    next_operation_end_of_first_side, next_request_of_first_side,
-};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, over};
-
-/// The peer address of posts, which connected endpoints ignore.
-const NOWHERE: FabricAddress = FabricAddress(0x5eed);
-
-fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
-    ConnectionEvent::Connected { endpoint, data: data.into() }
-}
-
-fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
-    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
-}
-
-#[track_caller]
-fn expect_errno<T>(result: Result<T, Error>) -> Errno {
-    result.err().expect("it is refused").errno()
-}
+use super::prelude::*;
 
 #[over(connected, automatic)]
 fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
@@ -49,23 +18,14 @@ fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
             one = None;
         }
         assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
-        assert_eq!(
-            received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer),
-            payload(0, 100)
-        );
+        assert_eq!(next_message_of_first_side(&[&server, &client]), payload(0, 100));
         // The connection has ended, but no message that has arrived is lost.
         for context in 1..count {
             other.recv(marked_buffer(100), NOWHERE, context).unwrap();
-            assert_eq!(
-                received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer),
-                payload(context, 100)
-            );
+            assert_eq!(next_message_of_first_side(&[&server, &client]), payload(context, 100));
         }
-        assert_eq!(
-            expect_errno(other.recv(marked_buffer(100), NOWHERE, 9).map_err(Error::from)),
-            Errno::ENOTCONN
-        );
-        assert_eq!(expect_errno(other.send(payload(1, 8), NOWHERE, 9).map_err(Error::from)), Errno::ENOTCONN);
+        expect_error(other.recv(marked_buffer(100), NOWHERE, 9), Errno::ENOTCONN);
+        expect_error(other.send(payload(1, 8), NOWHERE, 9), Errno::ENOTCONN);
         if let Some(one) = one {
             assert_eq!(
                 next_event_of_first_side(&[&client, &server]),
@@ -80,8 +40,7 @@ fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
 
 #[over(connected)]
 fn operations_fail_when_the_connection_ends(net: &Net) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
+    let ((client, one), (server, other)) = open_connection(net);
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     other.trecv(marked_buffer(8), NOWHERE, Tag(7), 2).unwrap();
     one.recv(marked_buffer(8), NOWHERE, 3).unwrap();
@@ -106,8 +65,7 @@ fn operations_fail_when_the_connection_ends(net: &Net) {
             (context, OperationError::Link(LinkError::Closed))
         );
     }
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
-    assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+    expect_shut_down(&client, &server);
 }
 
 #[over(connected)]
@@ -123,14 +81,10 @@ fn send_of_a_received_message_succeeds_although_the_receiver_shuts_down(net: &Ne
         }
         // The message has arrived before, or arrives now.
         other.recv(marked_buffer(len_bytes), NOWHERE, 2).unwrap();
-        assert!(
-            received_bytes(&next_completion_of_first_side(&[&server, &client]).buffer)
-                == payload(1, len_bytes)
-        );
+        assert!(next_message_of_first_side(&[&server, &client]) == payload(1, len_bytes));
         other.shutdown().unwrap();
         assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 1, "{len_bytes} bytes");
-        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
-        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        expect_shut_down(&client, &server);
     }
 }
 
@@ -175,16 +129,11 @@ fn send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends(n
             let _either = next_operation_end_of_first_side(&[&server]);
         }
         assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2, "round {round}");
-        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
-        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        expect_shut_down(&client, &server);
         // Each message has arrived whole or not at all.
         for context in 0..REPLIES {
             let Ok(()) = one.recv(marked_buffer(900), NOWHERE, 3).map_err(Error::from) else { break };
-            assert_eq!(
-                received_bytes(&next_completion_of_first_side(&[&client]).buffer),
-                payload(context, 900),
-                "round {round}"
-            );
+            assert_eq!(next_message_of_first_side(&[&client]), payload(context, 900), "round {round}");
         }
     }
 }
@@ -196,8 +145,7 @@ fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
         let (one, other) = connect_pair(&client, &server);
         one.shutdown().unwrap();
         other.shutdown().unwrap();
-        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
-        assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
+        expect_shut_down(&client, &server);
         drop((one, other));
         assert!(server.poll_event().is_none() && client.poll_event().is_none());
     }
@@ -238,11 +186,8 @@ fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for round in 0..10 {
         let listener = server.open_listener(LISTENER);
-        let connecting = client.open_endpoint(CLIENT);
-        connecting.connect(listener.name().unwrap(), b"").unwrap();
-        let request = next_request_of_first_side(&[&server, &client]);
-        let accepting = server.open_endpoint_for_request(&request, SERVER);
-        accepting.accept(b"welcome").unwrap();
+        let (connecting, request) = ask(&client, &server, &listener, b"");
+        let accepting = server.accept(&request, b"welcome");
         drop(request);
         drop(listener);
         assert_eq!(
@@ -264,19 +209,14 @@ fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
             assert_eq!(next_event_of_first_side(&[&client]), Ok(make_shutdown_event(CLIENT)), "{round}");
         });
         connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
-        assert_eq!(
-            received_bytes(&next_completion_of_first_side(&[&client]).buffer),
-            payload(1, 8),
-            "{round}"
-        );
+        assert_eq!(next_message_of_first_side(&[&client]), payload(1, 8), "{round}");
     }
 }
 
 #[over(connected, automatic)]
 fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
     for order in 0..6 {
-        let (client, server) = (Side::new(net), Side::new(net));
-        let listener = server.open_listener(LISTENER);
+        let (client, server, listener) = open_sides(net);
         let connecting = client.open_endpoint(CLIENT);
         connecting.connect(listener.name().unwrap(), b"").unwrap();
         let request: ConnectionRequest = next_request_of_first_side(&[&server, &client]);

@@ -1,19 +1,6 @@
 //! The source of a message: `fi_cq_readfrom`, `FI_SOURCE`, `FI_SOURCE_ERR`.
 
-use std::thread;
-
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{BindFlags, Caps, CompletionFlags, OpFlags};
-use homespun::info::{Info, ResourceManagement};
-use homespun::{
-    AvAttr, Bytes, Completion, CompletionError, CqAttr, CqFormat, Errno, Error, FabricAddress,
-    OperationError, ReadError, Tag, WaitObject,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Returns the setup of an endpoint that reports senders outside its address vector.
 fn make_source_err_setup(net: &Net) -> Setup {
@@ -34,20 +21,20 @@ fn assert_unknown_source(failed: &CompletionError, stranger: &Party) {
     let name = stranger.endpoint.name().unwrap();
     assert_eq!(failed.unknown_source(), Some(name));
     assert_eq!((failed.errno(), failed.overflow_bytes()), (Errno::EADDRNOTAVAIL, 0));
-    assert_eq!(failed.source, FabricAddress::UNSPECIFIED);
+    assert_eq!(failed.source, ANY);
 }
 
 /// Sends a message and returns the source that the receiver reads. Fails if the send is refused.
 #[track_caller]
 fn try_send_and_get_reported_source(from: &Party, to: &Party) -> Result<FabricAddress, Error> {
-    to.endpoint.recv(marked_buffer(8), FabricAddress::UNSPECIFIED, 1).unwrap();
+    to.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     from.endpoint.send(Bytes::from_static(b"who am I"), from.fabric_address_of(to), 2)?;
     let (completion, source) = to.next_completion_with_source();
     assert_eq!(completion.context, 1);
     let (completion, no_source) = from.next_completion_with_source();
     assert_eq!(completion.context, 2);
     if from.is_homespun() {
-        assert_eq!(no_source, FabricAddress::UNSPECIFIED, "a send has no source");
+        assert_eq!(no_source, ANY, "a send has no source");
     }
     Ok(source)
 }
@@ -62,16 +49,12 @@ fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     let receiver = net.open_party();
     let senders: Vec<Party> = (0..3).map(|_| net.open_party()).collect();
     for sender in &senders {
-        sender.insert_address_of(&receiver);
-        receiver.insert_address_of(sender);
+        sender.meet(&receiver);
     }
     for round in 0..2 {
         for sender in &senders {
-            assert_eq!(
-                send_and_get_reported_source(sender, &receiver),
-                receiver.fabric_address_of(sender),
-                "round {round}"
-            );
+            let source = send_and_get_reported_source(sender, &receiver);
+            assert_eq!(source, receiver.fabric_address_of(sender), "round {round}");
         }
     }
 }
@@ -80,7 +63,7 @@ fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
 fn unknown_source_is_unspecified(net: &Net) {
     let (sender, receiver) = (net.open_party(), net.open_party());
     sender.insert_address_of(&receiver);
-    assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), ANY);
     let address = receiver.insert_address_of(&sender);
     assert_eq!(send_and_get_reported_source(&sender, &receiver), address, "from now on it is known");
 }
@@ -91,7 +74,7 @@ fn removed_source_is_unspecified(net: &Net) {
     assert_eq!(send_and_get_reported_source(&sender, &receiver), receiver.peer());
     receiver.av.remove(&[receiver.peer()]);
     match try_send_and_get_reported_source(&sender, &receiver) {
-        Ok(source) => assert_eq!(source, FabricAddress::UNSPECIFIED),
+        Ok(source) => assert_eq!(source, ANY),
         Err(error) => {
             // `fi_av(3)` leaves open whether another provider still receives from the removed peer.
             assert!(!receiver.is_homespun() && error.errno() == Errno::EAGAIN, "{error}");
@@ -103,11 +86,7 @@ fn removed_source_is_unspecified(net: &Net) {
     if receiver.is_homespun() {
         assert_eq!(reused, FabricAddress(0), "the index is given out again");
     }
-    assert_eq!(
-        send_and_get_reported_source(&sender, &receiver),
-        FabricAddress::UNSPECIFIED,
-        "the entry is another peer's"
-    );
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), ANY, "the entry is another peer's");
     let again = receiver.insert_address_of(&sender);
     assert_ne!(again, reused);
     assert_eq!(send_and_get_reported_source(&sender, &receiver), again);
@@ -125,7 +104,7 @@ fn source_is_the_lowest_of_several_entries(net: &Net) {
     // Messages can be sent to each entry.
     for _ in 0..2 {
         let address = receiver.insert_address_of(&sender);
-        sender.endpoint.recv(marked_buffer(4), FabricAddress::UNSPECIFIED, 3).unwrap();
+        sender.endpoint.recv(marked_buffer(4), ANY, 3).unwrap();
         receiver.endpoint.send(Bytes::from_static(b"you"), address, 4).unwrap();
         assert_eq!(sender.next_completion().context, 3);
         assert_eq!(receiver.next_completion().context, 4);
@@ -136,7 +115,7 @@ fn source_is_the_lowest_of_several_entries(net: &Net) {
 fn source_is_unspecified_without_the_capability(net: &Net) {
     let caps = net.info().caps - Caps::SOURCE;
     let (sender, receiver) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
-    assert_eq!(send_and_get_reported_source(&sender, &receiver), FabricAddress::UNSPECIFIED);
+    assert_eq!(send_and_get_reported_source(&sender, &receiver), ANY);
 }
 
 #[over(all)]
@@ -161,7 +140,7 @@ fn unknown_source_error_has_the_whole_completion(net: &Net) {
             };
             assert_eq!(Completion { buffer: Default::default(), ..failed.completion }, expected);
             let (sent, source) = stranger.next_completion_with_source();
-            assert_eq!((sent.context, source), (100, FabricAddress::UNSPECIFIED), "a send has no source");
+            assert_eq!((sent.context, source), (100, ANY), "a send has no source");
         }
         assert_eq!(receiver.av.reverse_lookup(&stranger.endpoint.name().unwrap()), None);
     }
@@ -172,13 +151,12 @@ fn reported_source_address_can_be_inserted(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
     let send = |context| {
         receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        stranger.endpoint.send(payload(context, 8), stranger.peer(), context).unwrap();
-        assert_eq!(stranger.next_completion().context, context);
+        stranger.send(context, payload(context, 8));
     };
     send(1);
     let told = receiver.next_failure();
     assert_unknown_source(&told, &stranger);
-    let known = receiver.av.insert(&[told.unknown_source().unwrap()]).remove(0).unwrap();
+    let known = receiver.insert(told.unknown_source().unwrap());
     for context in 2..4 {
         send(context);
         let (completion, source) = receiver.next_completion_with_source();
@@ -203,9 +181,7 @@ fn unknown_source_errors_keep_completion_order(net: &Net) {
     let known = receiver.insert_address_of(&friend);
     for (context, from) in (1..).zip([&friend, &friend, &stranger, &friend, &stranger]) {
         receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let send =
-            SendMsg { buffers: vec![payload(context, 8)], to: from.peer(), context, ..SendMsg::default() };
-        from.send_and_wait_for_delivery(send);
+        from.deliver(context, 8);
     }
     let batch = || {
         let mut contexts = Vec::new();
@@ -239,7 +215,7 @@ fn failed_receive_from_an_unknown_source_reports_the_failure(net: &Net) {
     stranger.endpoint.send(payload(1, 20), stranger.peer(), 2).unwrap();
     let failed = receiver.next_failure();
     assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 12 });
-    assert_eq!((failed.unknown_source(), failed.source), (None, FabricAddress::UNSPECIFIED));
+    assert_eq!((failed.unknown_source(), failed.source), (None, ANY));
     receiver.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
     receiver.endpoint.cancel(3).unwrap();
     assert_eq!(receiver.next_failure().error, OperationError::Cancelled);
@@ -259,13 +235,7 @@ fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, setup);
     for context in 0..6 {
         receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let to = stranger.peer();
-        stranger.send_and_wait_for_delivery(SendMsg {
-            buffers: vec![payload(context, 8)],
-            to,
-            context,
-            ..SendMsg::default()
-        });
+        stranger.deliver(context, 8);
     }
     // The queue has room for two entries. The library looks up the other sources when their entries get
     // room.
@@ -284,38 +254,9 @@ fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
 }
 
 #[over(all)]
-fn unknown_source_errors_overrun_an_unprotected_queue(net: &Net) {
-    let resource_mgmt = Some(ResourceManagement::Disabled);
-    let setup = Setup { cq_depth_entries: 2, resource_mgmt, ..Setup::default() };
-    let (stranger, receiver) = open_stranger_and_receiver(net, setup);
-    for context in 0..3 {
-        receiver.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let to = stranger.peer();
-        stranger.send_and_wait_for_delivery(SendMsg {
-            buffers: vec![payload(context, 8)],
-            to,
-            context,
-            ..SendMsg::default()
-        });
-    }
-    for context in 0..2 {
-        let failed = receiver.next_failure();
-        assert_unknown_source(&failed, &stranger);
-        assert_eq!(failed.completion.context, context);
-    }
-    assert_eq!(receiver.cq.read(), Err(ReadError::Overrun));
-}
-
-#[over(all)]
 fn peek_reports_an_unknown_source(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
-    let to = stranger.peer();
-    stranger.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(7, 64)],
-        to,
-        tag: Some(Tag(9)),
-        ..SendMsg::default()
-    });
+    stranger.deliver_tagged(9, 7, 64);
     let look =
         RecvMsg { tagged: Some(Tag(9).into()), context: 1, flags: OpFlags::PEEK, ..RecvMsg::default() };
     receiver.endpoint.recvmsg(look.clone()).unwrap();
@@ -334,7 +275,7 @@ fn peek_reports_an_unknown_source(net: &Net) {
 
 #[over(all)]
 fn unreported_success_reports_no_unknown_source(net: &Net) {
-    let (stranger, receiver) = open_stranger_and_receiver(net, Setup { selective: true, ..Setup::default() });
+    let (stranger, receiver) = open_stranger_and_receiver(net, Setup::selective());
     receiver.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     let (buffers, flags) = (vec![marked_buffer(8)], OpFlags::COMPLETION);
     receiver.endpoint.recvmsg(RecvMsg { buffers, context: 2, flags, ..RecvMsg::default() }).unwrap();
@@ -360,16 +301,12 @@ fn separate_receive_queue_reports_unknown_sources(net: &Net) {
 
 #[over(one_process)]
 fn unknown_source_wakes_a_blocked_reader(net: &Net) {
-    let domain = net.open_other_domain();
     let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
-    let (cq, av) = (domain.open_cq(&attr).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint =
-        domain.endpoint(&Info { caps: make_source_err_setup(net).caps, ..net.info().clone() }).unwrap();
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
-    endpoint.enable().unwrap();
+    let info = Info { caps: make_source_err_setup(net).caps, ..net.info().clone() };
+    let builder = net.open_other_domain();
+    let OpenEndpoint { endpoint, cq, .. } = builder.endpoint_builder(&info).cq_attr(attr).open().unwrap();
     let stranger = net.open_party();
-    let to = stranger.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+    let to = stranger.insert(endpoint.name().unwrap());
     for context in 0..3 {
         endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         thread::scope(|scope| {

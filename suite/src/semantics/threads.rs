@@ -1,80 +1,16 @@
 //! Endpoints that each have a thread of their own, and endpoints that several threads share.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
-use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, CompletionFlags, OpFlags};
-use homespun::{
-    Again, AvAttr, Completion, CompletionQueue, CqAttr, Endpoint, Error, FabricAddress, Tag, TagMatch,
-};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-
-/// Reads the next completion. Only this party's reads drive it.
-#[track_caller]
-fn next_completion_by_own_reads(party: &Party) -> Completion {
-    let deadline = Deadline::new();
-    loop {
-        if let Some(ended) = party.poll_completion() {
-            return ended.expect("no operation fails").0;
-        }
-        deadline.yield_or_panic("a completion in this thread");
-    }
-}
+use super::prelude::*;
 
 /// Opens two parties that only their own threads drive.
 fn open_undriven_pair(net: &Net) -> (Party, Party) {
-    let setup = || Setup { asleep: true, ..Setup::default() };
+    let setup = || Setup::asleep();
     net.open_pair_with(setup(), setup())
 }
 
 /// Has the net drive both parties again: closing one may need progress of the other.
 fn start_driving_both(net: &Net, parties: [&Party; 2]) {
     parties.into_iter().for_each(|party| net.start_driving(party));
-}
-
-#[over(all)]
-fn two_threads_play_ping_pong(net: &Net) {
-    let lens_bytes = [0, 8, 5000, 70_000, 1];
-    let rounds = 60;
-    let (alice, bob) = open_undriven_pair(net);
-    let play = |party: &Party, serves: bool| {
-        for round in 0..rounds {
-            let len_bytes = lens_bytes[round as usize % lens_bytes.len()];
-            party.endpoint.trecv(marked_buffer(len_bytes), party.peer(), Tag(round), 1).unwrap();
-            let send =
-                || party.endpoint.tsend(payload(round, len_bytes), party.peer(), Tag(round), 2).unwrap();
-            if serves {
-                send();
-            }
-            let (mut sent, mut taken) = (false, false);
-            while !taken || (serves && !sent) {
-                let completion = next_completion_by_own_reads(party);
-                if completion.context == 2 {
-                    sent = true;
-                } else {
-                    assert!(received_bytes(&completion.buffer) == payload(round, len_bytes), "round {round}");
-                    taken = true;
-                }
-            }
-            if !serves {
-                send();
-                assert_eq!(next_completion_by_own_reads(party).context, 2);
-            }
-        }
-        // The last reply may not have been sent yet. Dropping the endpoint sends it.
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| play(&alice, true));
-        scope.spawn(|| play(&bob, false));
-    });
-    start_driving_both(net, [&alice, &bob]);
 }
 
 #[over(all)]
@@ -121,77 +57,6 @@ fn two_threads_flood_each_other(net: &Net) {
         let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
         start_driving_both(net, [&alice, &bob]);
     });
-}
-
-#[over(one_process)]
-fn one_endpoint_serves_several_threads(net: &Net) {
-    let (senders, per_sender) = (3, 100);
-    let (alice, bob) = open_undriven_pair(net);
-    let received_tags = Mutex::new(BTreeMap::<u64, Vec<(u64, u64)>>::new());
-    let (taken, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let total = senders * per_sender;
-    for context in 0..total as u64 {
-        bob.endpoint.trecv(marked_buffer(5000), ANY, TagMatch::ANY, context).unwrap();
-    }
-    thread::scope(|scope| {
-        for sender in 0..senders {
-            let (alice, ended) = (&alice, &ended);
-            scope.spawn(move || {
-                let deadline = Deadline::new();
-                for n in 0..per_sender {
-                    let tag = (sender * 1000 + n) as u64;
-                    let message = payload(tag, n * 50);
-                    while let Err(error) = alice.endpoint.tsend(message.clone(), alice.peer(), Tag(tag), 2) {
-                        assert!(matches!(error, Error::Again(Again::QueueFull)));
-                        deadline.yield_or_panic("room for a send");
-                    }
-                }
-                while ended.load(Ordering::Relaxed) < total {
-                    match alice.cq.read() {
-                        Ok(Some(completion)) => {
-                            assert_eq!(completion.context, 2);
-                            ended.fetch_add(1, Ordering::Relaxed);
-                        }
-                        Ok(None) => deadline.yield_or_panic("sends of all threads"),
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-            });
-        }
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let deadline = Deadline::new();
-                while taken.load(Ordering::Relaxed) < total {
-                    let mut batch = Vec::new();
-                    let read = bob.cq.read_each(4, |completion, source| {
-                        assert_eq!(source, bob.peer());
-                        let mut tags = received_tags.lock().expect("the other thread is well");
-                        tags.entry(completion.tag.0 / 1000)
-                            .or_default()
-                            .push((completion.context, completion.tag.0 % 1000));
-                        batch.push(completion);
-                    });
-                    taken.fetch_add(batch.len(), Ordering::Relaxed);
-                    for completion in batch {
-                        let len_bytes = (completion.tag.0 % 1000) as usize * 50;
-                        assert!(received_bytes(&completion.buffer) == payload(completion.tag.0, len_bytes));
-                    }
-                    if read.unwrap().is_none() {
-                        deadline.yield_or_panic("receives of all threads");
-                    }
-                }
-            });
-        }
-    });
-    start_driving_both(net, [&alice, &bob]);
-    let received_tags = received_tags.into_inner().expect("both threads ended well");
-    assert_eq!(received_tags.len(), senders);
-    for (sender, mut order) in received_tags {
-        // Threads may read in any order, but the receives matched in posting order.
-        order.sort_unstable();
-        let order: Vec<u64> = order.into_iter().map(|(_, number)| number).collect();
-        assert_eq!(order, (0..per_sender as u64).collect::<Vec<_>>(), "messages of thread {sender}");
-    }
 }
 
 /// Each endpoint's transmit queue is the other endpoint's receive queue. Two threads drive the queues. A

@@ -1,29 +1,12 @@
 //! Transmit contexts that endpoints share: `fi_stx_context` of `fi_endpoint(3)`.
 
-use homespun::flags::{BindFlags, Caps, Order};
-use homespun::info::{Info, SHARED_CONTEXT, TxAttr};
-use homespun::{AddressVector, AvAttr, CompletionQueue, CqAttr, Domain, Endpoint, Errno, FabricAddress};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::binding::expect_errno;
-use crate::{Deadline, Net, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Returns an info for endpoints that share a transmit context.
 fn make_sharing_info(net: &Net) -> Info {
     let mut info = net.info().clone();
     info.ep.tx_ctx_cnt = SHARED_CONTEXT;
     info
-}
-
-/// Opens an endpoint with a queue for both directions, not yet enabled.
-fn open_disabled_endpoint(domain: &Domain, info: &Info) -> (Endpoint, CompletionQueue, AddressVector) {
-    let endpoint = domain.endpoint(info).unwrap();
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
-    (endpoint, cq, av)
 }
 
 #[over(one_process)]
@@ -77,17 +60,17 @@ fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     let (sharer, _cq, _av) = open_disabled_endpoint(&domain, &info);
     assert_eq!(expect_errno(sharer.enable()), Errno::EOPBADSTATE, "no context is bound");
     let elsewhere = net.open_other_domain().shared_transmit_context(&info.tx).unwrap();
-    assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&elsewhere)), Errno::EDOMAIN);
+    expect_error(sharer.bind_shared_transmit_context(&elsewhere), Errno::EDOMAIN);
     let messages = TxAttr { caps: Caps::MSG | Caps::SEND, ..TxAttr::default() };
     let messages = domain.shared_transmit_context(&messages).unwrap();
     sharer.bind_shared_transmit_context(&messages).expect("its capabilities do not matter");
-    assert_eq!(expect_errno(sharer.bind_shared_transmit_context(&context)), Errno::EBUSY);
+    expect_error(sharer.bind_shared_transmit_context(&context), Errno::EBUSY);
     sharer.enable().unwrap();
 
     let unspecified = domain.shared_transmit_context(&TxAttr::default()).unwrap();
     assert!(unspecified.attr().caps.contains(info.tx.caps), "whatever is left open is all that there is");
     let beyond = TxAttr { comp_order: Order::from_bits_retain(1 << 40), ..TxAttr::default() };
-    assert_eq!(expect_errno(domain.shared_transmit_context(&beyond).map(drop)), Errno::ENODATA);
+    expect_error(domain.shared_transmit_context(&beyond).map(drop), Errno::ENODATA);
 }
 
 #[over(one_process)]

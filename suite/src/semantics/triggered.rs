@@ -1,22 +1,7 @@
 //! Triggered operations and deferred work: `fi_trigger(3)`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-
-use homespun::atomic::{AtomicOp, Datatype};
-use homespun::endpoint::{
-    AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, SendMsg, WriteMsg,
-};
-use homespun::flags::{Caps, OpFlags};
-use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{Buffer, Bytes, Counter, CounterAttr, Errno, OperationError, RemoteMemory, SegmentMut, Tag};
-
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::counters::{ANY, RECV, REMOTE_WRITE, SEND, make_region_spec};
-use crate::sleeping::{
-    self, BLOCKING_WAIT_OBJECTS, StopOnDrop, drive_counter_until, let_threads_fall_asleep, wait_for_threshold,
-};
-use crate::{Deadline, MemoryKind, Net, Party, RmaBy, RmaCall, Setup, over};
+use super::counters::make_region_spec;
+use super::prelude::*;
 /// The context of a work that the test does not cancel.
 pub(crate) const ANY_WORK: u64 = 0;
 
@@ -62,6 +47,21 @@ pub(crate) fn queue_work(party: &Party, work: DeferredWork) {
     party.local_domain().queue_work(work).unwrap();
 }
 
+/// Queues an operation of a party's endpoint until a counter has reached a threshold.
+pub(crate) fn defer(
+    party: &Party,
+    (counter, threshold): (&Counter, u64),
+    operation: Operation,
+    completion: &Counter,
+) {
+    queue_work(party, make_post_work(trigger_at(counter, threshold), party, operation, completion));
+}
+
+/// Queues an addition to a counter until another has reached a threshold.
+pub(crate) fn defer_add(party: &Party, (counter, threshold): (&Counter, u64), changed: &Counter, value: u64) {
+    queue_work(party, make_add_work(trigger_at(counter, threshold), changed, value));
+}
+
 /// Drives all parties until a counter has this value and error value.
 #[track_caller]
 pub(crate) fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64)) {
@@ -82,186 +82,6 @@ pub(crate) fn await_counter_unused(party: &Party, counter: &Counter) {
     }
 }
 
-#[over(one_process, automatic)]
-fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let region = bob.register(make_region_spec(64, MemoryKind::Owned)).unwrap();
-    let flags = OpFlags::COMPLETION;
-    let target = |at, op| AtomicTarget {
-        peer: alice.peer(),
-        memory: RemoteMemory { address: region.address_at(at), key: region.key() },
-        datatype: Datatype::Uint64,
-        op,
-    };
-    let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
-    let tagged = Some(Tag(7).into());
-    let operations = [
-        Operation::Receive(RecvMsg {
-            buffers: vec![marked_buffer(8)],
-            context: 1,
-            flags,
-            ..RecvMsg::default()
-        }),
-        Operation::Receive(RecvMsg {
-            buffers: vec![marked_buffer(8)],
-            tagged,
-            context: 2,
-            flags,
-            ..RecvMsg::default()
-        }),
-        send_operation(&alice, 3, flags),
-        Operation::Send(SendMsg {
-            buffers: vec![payload(4, 8)],
-            to: alice.peer(),
-            tag: Some(Tag(7)),
-            data: Some(9),
-            context: 4,
-            flags,
-        }),
-        Operation::Write(WriteMsg {
-            buffers: vec![payload(5, 8)],
-            to: alice.peer(),
-            memory: RemoteMemory { address: region.address_at(0), key: region.key() },
-            data: None,
-            context: 5,
-            flags: flags | OpFlags::DELIVERY_COMPLETE,
-        }),
-        Operation::Read(ReadMsg {
-            buffers: vec![marked_buffer(8)],
-            from: alice.peer(),
-            memory: RemoteMemory { address: region.address_at(0), key: region.key() },
-            context: 6,
-            flags: flags | OpFlags::FENCE,
-        }),
-        Operation::Atomic(AtomicMsg {
-            operands: words(40),
-            target: target(8, AtomicOp::Write),
-            context: 7,
-            flags,
-        }),
-        Operation::FetchAtomic(FetchAtomicMsg {
-            operands: words(2),
-            results: vec![marked_buffer(8)],
-            target: target(8, AtomicOp::Sum),
-            context: 8,
-            flags: flags | OpFlags::FENCE,
-        }),
-        Operation::CompareAtomic(CompareAtomicMsg {
-            operands: words(1),
-            compares: words(42),
-            results: vec![marked_buffer(8)],
-            target: target(8, AtomicOp::Cswap),
-            context: 9,
-            flags: flags | OpFlags::FENCE,
-        }),
-    ];
-    let (trigger, done, added, set) =
-        (open_counter(&alice), open_counter(&alice), open_counter(&alice), open_counter(&alice));
-    let count = operations.len() as u64;
-    for operation in operations {
-        queue_work(&alice, make_post_work(trigger_at(&trigger, 3), &alice, operation, &done));
-    }
-    queue_work(&alice, make_add_work(trigger_at(&trigger, 3), &added, 5));
-    let action = DeferredAction::Set { counter: set.clone(), value: 6 };
-    queue_work(
-        &alice,
-        DeferredWork { context: 0, trigger: trigger_at(&trigger, 3), action, completion: None },
-    );
-    // The deferred receives are not posted before the threshold. So messages that arrive earlier wait.
-    for (tag, context) in [(None, 1), (Some(7), 2)] {
-        let send = SendMsg {
-            buffers: vec![payload(context, 8)],
-            to: bob.peer(),
-            tag: tag.map(Tag),
-            ..SendMsg::default()
-        };
-        bob.send_and_wait_for_delivery(send);
-        bob.endpoint
-            .recvmsg(RecvMsg {
-                buffers: vec![marked_buffer(8)],
-                tagged: tag.map(|tag| Tag(tag).into()),
-                context: 10 + context,
-                ..RecvMsg::default()
-            })
-            .unwrap();
-    }
-    trigger.add(2);
-    alice.assert_no_completion();
-    bob.assert_no_completion();
-    assert_eq!((done.read(), added.read(), set.read()), (0, 0, 0));
-    trigger.add(1);
-    await_counts(&alice, &done, (count, 0));
-    assert_eq!((added.read(), set.read()), (5, 6));
-    let mut ended: Vec<_> = (0..count).map(|_| alice.next_completion()).collect();
-    ended.sort_by_key(|completion| completion.context);
-    assert_eq!(
-        ended.iter().map(|completion| completion.context).collect::<Vec<_>>(),
-        (1..=count).collect::<Vec<_>>()
-    );
-    let fetched = |place: usize| received_bytes(&ended[place].buffer);
-    assert_eq!((fetched(0), fetched(1)), (payload(1, 8).to_vec(), payload(2, 8).to_vec()));
-    assert_eq!(fetched(5), payload(5, 8));
-    assert_eq!((fetched(7), fetched(8)), (40_u64.to_le_bytes().to_vec(), 42_u64.to_le_bytes().to_vec()));
-    assert_eq!(ended[2].buffer, Buffer::SentVector(vec![payload(3, 8)]));
-    let mut heard = [bob.next_completion(), bob.next_completion()];
-    heard.sort_by_key(|completion| completion.context);
-    assert_eq!(received_bytes(&heard[0].buffer), payload(3, 8));
-    assert_eq!((received_bytes(&heard[1].buffer), heard[1].data), (payload(4, 8).to_vec(), 9));
-    assert_eq!(region.read_at(0, 16), [&payload(5, 8)[..], &1_u64.to_le_bytes()].concat());
-}
-
-#[over(one_process)]
-fn work_is_reported_only_on_request(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        queue_work(
-            &alice,
-            make_post_work(
-                trigger_at(&trigger, context),
-                &alice,
-                send_operation(&alice, context, flags),
-                &done,
-            ),
-        );
-        trigger.add(1);
-        await_counts(&alice, &done, (context, 0));
-        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8));
-        alice.wait_for_exact_counts(&[(SEND, (reported, 0))]);
-        if reported > 0 {
-            assert_eq!(alice.next_completion().context, context);
-        }
-        alice.assert_no_completion();
-    }
-    // Whether a receive is reported depends on the same flags.
-    for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
-        let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
-        queue_work(&bob, make_post_work(trigger_at(&trigger, 0), &bob, Operation::Receive(receive), &done));
-        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
-        assert_eq!(alice.next_completion().context, context);
-        await_counts(&bob, &done, (context, 0));
-        if !flags.is_empty() {
-            assert_eq!(bob.next_completion().context, context);
-        }
-        bob.assert_no_completion();
-        bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
-    }
-    // The completion counter of this work also counts sends of the endpoint. The counter must count this
-    // send once.
-    let own = alice.local_counter(SEND).clone();
-    let before = own.read();
-    bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
-    queue_work(
-        &alice,
-        make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, OpFlags::empty()), &own),
-    );
-    await_counts(&alice, &own, (before + 1, 0));
-    assert_eq!(bob.next_completion().context, 5);
-    alice.assert_no_completion();
-    assert_eq!(own.read(), before + 1);
-}
-
 #[over(one_process)]
 fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
@@ -269,28 +89,25 @@ fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     let [sent, heard] = [SEND, RECV].map(|events| alice.local_counter(events).clone());
     let flags = OpFlags::COMPLETION;
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    queue_work(
-        &alice,
-        make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 1, flags), &sent),
-    );
+    defer(&alice, (&trigger, 0), send_operation(&alice, 1, flags), &sent);
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (1, 1));
     alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
     let receive = |context| {
         let buffers = vec![marked_buffer(8)];
         Operation::Receive(RecvMsg { buffers, context, flags, ..RecvMsg::default() })
     };
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 0), &alice, receive(2), &heard));
+    defer(&alice, (&trigger, 0), receive(2), &heard);
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (2, 2));
     alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     // The counter counts a failure, and a refusal.
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 0), &alice, receive(3), &heard));
+    defer(&alice, (&trigger, 0), receive(3), &heard);
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
-    let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
+    let gone = alice.insert(bob.endpoint.name().unwrap());
     let buffers = vec![payload(4, 8)];
     let send = SendMsg { buffers, to: gone, context: 4, flags, ..SendMsg::default() };
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, Operation::Send(send), &sent));
+    defer(&alice, (&trigger, 1), Operation::Send(send), &sent);
     alice.av.remove(&[gone]);
     trigger.add(1);
     assert_eq!(alice.next_failure().completion.context, 4);
@@ -298,44 +115,9 @@ fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     // The completion counter of this work counts receives of the endpoint. The counter must count this send,
     // too.
     bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
-    queue_work(
-        &alice,
-        make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, flags), &heard),
-    );
+    defer(&alice, (&trigger, 0), send_operation(&alice, 5, flags), &heard);
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (5, 5));
     alice.wait_for_exact_counts(&[(SEND, (2, 1)), (RECV, (2, 1))]);
-}
-
-#[over(one_process)]
-fn works_run_in_threshold_order(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    for context in 0..6 {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-    }
-    for (context, threshold) in [(4, 9), (0, 2), (2, 5), (3, 5), (1, 4), (5, 10)] {
-        queue_work(
-            &alice,
-            make_post_work(
-                trigger_at(&trigger, threshold),
-                &alice,
-                send_operation(&alice, context, OpFlags::empty()),
-                &done,
-            ),
-        );
-    }
-    trigger.set(9);
-    for context in 0..5 {
-        let completion = bob.next_completion();
-        assert_eq!(
-            (completion.context, received_bytes(&completion.buffer)),
-            (context, payload(context, 8).to_vec())
-        );
-    }
-    await_counts(&alice, &done, (5, 0));
-    bob.assert_no_completion();
-    trigger.add(1);
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(5, 8));
 }
 
 #[over(one_process, automatic)]
@@ -345,57 +127,17 @@ fn completed_work_triggers_further_work(net: &Net) {
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     // Each work makes the next one due.
     for link in 0..LINKS {
-        queue_work(&alice, make_add_work(trigger_at(&trigger, link + 1), &trigger, 1));
+        defer_add(&alice, (&trigger, link + 1), &trigger, 1);
     }
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    queue_work(
-        &alice,
-        make_post_work(
-            trigger_at(&trigger, LINKS + 1),
-            &alice,
-            send_operation(&alice, 1, OpFlags::empty()),
-            &done,
-        ),
-    );
-    queue_work(
-        &alice,
-        make_post_work(trigger_at(&done, 1), &alice, send_operation(&alice, 2, OpFlags::empty()), &done),
-    );
-    queue_work(&alice, make_add_work(trigger_at(&done, 2), &trigger, 5));
+    defer(&alice, (&trigger, LINKS + 1), send_operation(&alice, 1, OpFlags::empty()), &done);
+    defer(&alice, (&done, 1), send_operation(&alice, 2, OpFlags::empty()), &done);
+    defer_add(&alice, (&done, 2), &trigger, 5);
     trigger.add(1);
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
-    bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(2, 8));
+    bob.receive_message(2, 8, &payload(2, 8));
     await_counts(&alice, &done, (2, 0));
     await_counts(&alice, &trigger, (LINKS + 6, 0));
-}
-
-#[over(one_process)]
-fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
-    let (alice, _bob) = open_triggering_pair(net);
-    let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
-    trigger.add(3);
-    for threshold in 0..4 {
-        queue_work(&alice, make_add_work(trigger_at(&trigger, threshold), &changed, 1));
-        await_counts(&alice, &changed, (threshold + 1, 0));
-    }
-    queue_work(&alice, make_add_work(trigger_at(&trigger, 4), &changed, 1));
-    assert_eq!(changed.read(), 4);
-    trigger.set(0);
-    trigger.set(5);
-    await_counts(&alice, &changed, (5, 0));
-}
-
-#[over(one_process)]
-fn errors_count_towards_a_threshold(net: &Net) {
-    let (alice, _bob) = open_triggering_pair(net);
-    let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
-    queue_work(&alice, make_add_work(trigger_at(&trigger, 3), &changed, 1));
-    trigger.add(1);
-    trigger.add_error(1);
-    assert_eq!(changed.read(), 0);
-    trigger.add_error(1);
-    await_counts(&alice, &changed, (1, 0));
 }
 
 #[over(one_process, automatic)]
@@ -404,17 +146,9 @@ fn endpoint_and_region_events_trigger_work(net: &Net) {
         let (alice, bob) = open_triggering_pair(net);
         let region = bob.register(make_region_spec(8, kind)).unwrap();
         let (changed, done) = (open_counter(&bob), open_counter(&bob));
-        queue_work(&bob, make_add_work(trigger_at(bob.local_counter(REMOTE_WRITE), 2), &changed, 1));
-        queue_work(&alice, make_add_work(trigger_at(alice.local_counter(SEND), 1), &changed, 10));
-        queue_work(
-            &bob,
-            make_post_work(
-                trigger_at(bob.local_counter(REMOTE_WRITE), 1),
-                &bob,
-                send_operation(&bob, 7, OpFlags::empty()),
-                &done,
-            ),
-        );
+        defer_add(&bob, (bob.local_counter(REMOTE_WRITE), 2), &changed, 1);
+        defer_add(&alice, (alice.local_counter(SEND), 1), &changed, 10);
+        defer(&bob, (bob.local_counter(REMOTE_WRITE), 1), send_operation(&bob, 7, OpFlags::empty()), &done);
         alice.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
         for context in 1..3 {
             let call = RmaCall::new(RmaBy::Write, payload(context, 8), alice.peer(), &region, context);
@@ -440,19 +174,14 @@ fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
     let (trigger, done, after) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
     for context in 0..WORKS {
         let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
-        queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, operation, &done));
+        defer(&alice, (&trigger, 1), operation, &done);
     }
-    queue_work(&alice, make_add_work(trigger_at(&trigger, 1), &after, 1));
+    defer_add(&alice, (&trigger, 1), &after, 1);
     trigger.add(1);
     alice.assert_no_completion();
     assert_eq!((done.read(), after.read()), (0, 0), "what comes later waits behind what has no room");
     for context in 0..WORKS {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let completion = bob.next_completion();
-        assert_eq!(
-            (completion.context, received_bytes(&completion.buffer)),
-            (context, payload(context, 8).to_vec())
-        );
+        bob.receive_message(context, 8, &payload(context, 8));
     }
     await_counts(&alice, &done, (WORKS, 0));
     await_counts(&alice, &after, (1, 0));
@@ -466,25 +195,16 @@ fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     for context in 0..WORKS {
         let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
-        queue_work(&alice, make_post_work(trigger_at(&trigger, 1 + context % 2), &alice, operation, &done));
+        defer(&alice, (&trigger, 1 + context % 2), operation, &done);
     }
     // Most works find no room. Half of them are triggered by errors.
     trigger.add(1);
     trigger.add_error(1);
     trigger.set(0);
     trigger.set_error(0);
-    queue_work(
-        &alice,
-        make_post_work(
-            trigger_at(&trigger, 1),
-            &alice,
-            send_operation(&alice, WORKS, OpFlags::empty()),
-            &done,
-        ),
-    );
+    defer(&alice, (&trigger, 1), send_operation(&alice, WORKS, OpFlags::empty()), &done);
     for context in [0, 2, 4, 1, 3, 5] {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        let completion = bob.next_completion();
+        let completion = bob.receive(context, 8);
         assert_eq!(received_bytes(&completion.buffer), payload(context, 8).to_vec());
     }
     await_counts(&alice, &done, (WORKS, 0));
@@ -508,8 +228,7 @@ fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     );
     trigger.add(1);
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
-    let completion = alice.next_completion();
-    assert_eq!((completion.context, received_bytes(&completion.buffer)), (2, payload(2, 8).to_vec()));
+    alice.expect_message(2, &payload(2, 8));
     alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     // A flush leaves the triggered operation, which belongs to its endpoint.
     bob.endpoint.recv(marked_buffer(8), ANY, 4).unwrap();
@@ -517,45 +236,6 @@ fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     alice.local_domain().flush_work(None);
     trigger.add(1);
     assert_eq!(alice.next_completion().context, 4);
-}
-
-#[over(one_process)]
-fn triggered_peek_claim_and_discard_act_at_their_threshold(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let trigger = open_counter(&alice);
-    let at_threshold = |threshold, buffers, flags| {
-        let receive =
-            RecvMsg { tagged: Some(Tag(7).into()), buffers, context: 5, flags, ..RecvMsg::default() };
-        let operation = Operation::Receive(receive);
-        alice.endpoint.expect_local().trigger(&trigger_at(&trigger, threshold), operation).unwrap();
-    };
-    let room = || vec![marked_buffer(300)];
-    at_threshold(1, vec![], OpFlags::PEEK);
-    at_threshold(2, vec![], OpFlags::PEEK | OpFlags::CLAIM);
-    at_threshold(3, room(), OpFlags::CLAIM);
-    at_threshold(4, vec![], OpFlags::PEEK | OpFlags::CLAIM);
-    at_threshold(5, vec![], OpFlags::CLAIM | OpFlags::DISCARD);
-    at_threshold(6, room(), OpFlags::CLAIM);
-    trigger.add(1);
-    assert_eq!(alice.next_failure().error, OperationError::NoMessage);
-    for identity in [1, 2] {
-        let (buffers, to) = (vec![payload(identity, 300)], bob.peer());
-        bob.send_and_wait_for_delivery(SendMsg { buffers, to, tag: Some(Tag(7)), ..SendMsg::default() });
-    }
-    for (step, received) in [(2, None), (3, Some(1)), (4, None), (5, None)] {
-        alice.assert_no_completion();
-        trigger.add(1);
-        let completion = alice.next_completion();
-        assert_eq!((completion.context, completion.tag.0), (5, 7), "step {step}");
-        if let Some(identity) = received {
-            assert_eq!(received_bytes(&completion.buffer), payload(identity, 300));
-        }
-    }
-    // No message is claimed any more.
-    trigger.add(1);
-    let failed = alice.next_failure();
-    assert!(matches!(failed.error, OperationError::Deferred(_)), "{failed:?}");
-    assert_eq!(failed.completion.buffer, Buffer::ReceivedVector(room()));
 }
 
 #[over(one_process)]
@@ -581,7 +261,7 @@ fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     alice.wait_for_exact_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
     // When deferred work is due, it becomes an operation of its endpoint. If the operation fails, the work
     // fails.
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 0), &alice, receive(3), &done));
+    defer(&alice, (&trigger, 0), receive(3), &done);
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
     await_counts(&alice, &done, (0, 1));
@@ -594,8 +274,7 @@ fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
 #[over(one_process, automatic)]
 fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
-        let setup = || Setup { asleep: true, wait, ..triggering_setup(net) };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) = net.open_equal_pair(Setup { asleep: true, wait, ..triggering_setup(net) });
         let sleeping = |party: &Party| {
             let attr = CounterAttr { wait, ..CounterAttr::default() };
             party.local_domain().open_counter(&attr).unwrap()
@@ -619,10 +298,7 @@ fn blocked_readers_wake_for_triggered_work(net: &Net) {
         };
         // SAFETY: the test waits until the receive has ended. Until then nothing else uses the memory.
         unsafe { bob.local_domain().queue_raw_work(work) }.unwrap();
-        queue_work(
-            &bob,
-            make_post_work(trigger_at(&done, 1), &bob, send_operation(&bob, 2, OpFlags::COMPLETION), &done),
-        );
+        defer(&bob, (&done, 1), send_operation(&bob, 2, OpFlags::COMPLETION), &done);
         thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 wait_for_threshold(&done, 2);
@@ -656,21 +332,19 @@ fn concurrent_counting_and_queueing_runs_each_work_once(net: &Net) {
     const ROUNDS: u64 = 300;
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
-    for context in 0..ROUNDS {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-    }
+    bob.post_receives(0..ROUNDS, 8);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| (0..ROUNDS).for_each(|_| trigger.add(1)));
         }
         scope.spawn(|| {
             for round in 0..ROUNDS {
-                queue_work(&alice, make_add_work(trigger_at(&trigger, round * 2), &changed, 1));
+                defer_add(&alice, (&trigger, round * 2), &changed, 1);
             }
         });
         for round in 0..ROUNDS {
             let operation = send_operation(&alice, round, OpFlags::empty());
-            queue_work(&alice, make_post_work(trigger_at(&trigger, round), &alice, operation, &done));
+            defer(&alice, (&trigger, round), operation, &done);
         }
     });
     await_counts(&alice, &done, (ROUNDS, 0));

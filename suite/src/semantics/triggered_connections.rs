@@ -1,23 +1,6 @@
 //! Deferred work over connections: `fi_trigger(3)`.
 
-use homespun::endpoint::{RecvMsg, SendMsg, WriteMsg};
-use homespun::flags::{Caps, CounterEvents, MrAccess, OpFlags};
-use homespun::transport::LinkError;
-use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-use homespun::{
-    ConnectionEnd, ConnectionEvent, Counter, CounterAttr, Endpoint, Errno, FabricAddress, Misuse, MrAttr,
-    OperationError, RemoteMemory,
-};
-
-use crate::connecting::{
-    CLIENT, LISTENER, SERVER, Side, close_with_progress, connect_pair, next_completion_of_first_side,
-    next_event_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
-};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::{Deadline, Net, over};
-
-/// The peer address of posts, which connected endpoints ignore.
-const NOWHERE: FabricAddress = FabricAddress(0x5eed);
+use super::prelude::*;
 
 /// The number of passes after which work that did not wait would have started.
 const PASSES: u32 = 100;
@@ -177,9 +160,7 @@ fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
     await_counts(&[&client], &done, (0, 1));
 
     connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting =
-        server.open_endpoint_for_request(&next_request_of_first_side(&[&server, &client]), SERVER);
-    accepting.accept(b"").unwrap();
+    let accepting = server.accept(&next_request_of_first_side(&[&server, &client]), b"");
     for (side, peer) in [(&server, &client), (&client, &server)] {
         assert!(matches!(next_event_of_first_side(&[side, peer]), Ok(ConnectionEvent::Connected { .. })));
     }
@@ -228,10 +209,7 @@ fn receive_due_after_a_shutdown_takes_an_earlier_message(net: &Net) {
     one.send(payload(3, 8), NOWHERE, 3).unwrap();
     expect_completion(&[&client, &server], 3);
     one.shutdown().unwrap();
-    assert_eq!(
-        next_event_of_first_side(&[&server, &client]),
-        Ok(ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed })
-    );
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
     trigger.add(1);
     expect_message(&[&server, &client], 1, 3);
     trigger.add(1);
@@ -268,10 +246,7 @@ fn closing_a_connected_endpoint_discards_only_its_own_work(net: &Net) {
         queue_work(&server, &other, send_operation(context), (server_trigger, 1), server_done);
     }
     close_with_progress(one, &[&client, &server]);
-    assert_eq!(
-        next_event_of_first_side(&[&server, &client]),
-        Ok(ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed })
-    );
+    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
     assert!(!client_trigger.is_in_use() && !client_done.is_in_use());
     assert!(server_trigger.is_in_use() && server_done.is_in_use());
     client_trigger.add(1);

@@ -1,13 +1,6 @@
 //! Messages that are longer than the buffer: `FI_ETRUNC`.
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::CompletionFlags;
-use homespun::{CompletionError, Errno, FabricAddress, OperationError, ReadError, Tag};
-
-use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes};
-use crate::{Deadline, Net, Party, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
 
 /// Checks the error of a receive of `room_bytes` that matched a message of `message_bytes`.
 #[track_caller]
@@ -50,12 +43,7 @@ fn long_message_is_truncated_with_etrunc(net: &Net) {
                     data: Some(4),
                     ..SendMsg::default()
                 };
-                if alice.is_homespun() {
-                    alice.send_and_wait_for_delivery(send);
-                } else {
-                    // Another provider may deliver the message only when a receive takes it.
-                    alice.endpoint.sendmsg(send).unwrap();
-                }
+                alice.send_unexpected(send);
                 bob.endpoint.trecvv(marked_buffers(room_bytes, 3), ANY, Tag(9), identity).unwrap();
                 if !alice.is_homespun() {
                     assert_eq!(next_send_end(&alice), 0);
@@ -105,9 +93,7 @@ fn truncation_errors_keep_completion_order(net: &Net) {
         bob.endpoint.recv(marked_buffer(room_bytes), ANY, context).unwrap();
     }
     for context in 1..=4 {
-        let send =
-            SendMsg { buffers: vec![payload(context, 32)], to: alice.peer(), context, ..SendMsg::default() };
-        alice.send_and_wait_for_delivery(send);
+        alice.deliver(context, 32);
     }
     let deadline = Deadline::new();
     let mut contexts = Vec::new();

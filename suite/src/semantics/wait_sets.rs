@@ -1,21 +1,11 @@
 //! Waiting for several queues and counters at once: `fi_poll(3)`.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use homespun::wait::Waitable;
-use homespun::{ConnectionEvent, FabricAddress, WaitObject, WaitSet};
 use rustix::event::{Timespec, epoll};
 
-use crate::connecting::{CLIENT, LISTENER, SERVER, Side};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::semantics::counters::{RECV, SEND};
-use crate::sleeping::{self, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep, sleep_on_wait_set};
-use crate::{Deadline, Net, Party, Setup, over};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
+use crate::sleeping::sleep_on_wait_set;
 
 /// A length that exceeds the bytes that transports buffer for an idle peer.
 const LEN_BYTES: usize = 100_000;
@@ -59,9 +49,7 @@ fn wait_set_wakes_for_events_of_any_member(net: &Net) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut arrived, mut answered) = (0, 0);
-                for context in 0..MESSAGES {
-                    bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, context).unwrap();
-                }
+                bob.post_receives(0..MESSAGES, LEN_BYTES);
                 let deadline = Deadline::new();
                 // The counters count the same events that the queues report. Wait until both show all
                 // events.
@@ -189,8 +177,7 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
                     panic!("not a request")
                 };
                 let_threads_fall_asleep();
-                let accepting = server.open_endpoint_for_request(&request, SERVER);
-                accepting.accept(b"").unwrap();
+                let accepting = server.accept(&request, b"");
                 accepting.recv(marked_buffer(8), ANY, 1).unwrap();
                 assert!(matches!(next_event_of_first_side(), ConnectionEvent::Connected { .. }));
                 let deadline = Deadline::new();

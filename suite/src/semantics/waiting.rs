@@ -1,27 +1,7 @@
 //! Blocking reads, and wait objects on which an application sleeps itself: `fi_cq(3)`, `fi_poll(3)`.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use homespun::counter::CounterWaitError;
-use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, CompletionFlags, CounterEvents, OpFlags};
-use homespun::info::ResourceManagement;
-use homespun::wait::{WaitError, Waitable};
-use homespun::{
-    AvAttr, Completion, CompletionQueue, CqAttr, Errno, Error, FabricAddress, ReadError, WaitObject,
-};
-
-use crate::connecting::{LISTENER, Side};
-use crate::payload::{marked_buffer, payload, received_bytes};
-use crate::sleeping::{
-    BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, let_threads_fall_asleep,
-    sleep_until_operation_ends,
-};
-use crate::{Deadline, Net, Party, Setup, over, posix};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
+use super::prelude::*;
+use crate::posix;
 
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 6] = [0, 8, 9000, 70_000, 300_000, 5 << 20];
@@ -51,6 +31,20 @@ fn sleep_until_completion(cq: &CompletionQueue) -> Completion {
     sleep_until_operation_ends(cq).expect("no operation fails").0
 }
 
+/// Runs `work` in a thread, which afterwards [keeps waiting](keep_waiting) on the queue, and `test` here.
+fn run_beside_waiter(cq: &CompletionQueue, work: impl FnOnce() + Send, test: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            work();
+            keep_waiting(cq, &is_over);
+        });
+        let _over = StopOnDrop(&is_over);
+        test();
+        stop_waiting(cq, &is_over);
+    });
+}
+
 /// Waits on the queue until the test calls [`stop_waiting`]. Meanwhile the queue's endpoints answer peers.
 fn keep_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
@@ -64,49 +58,31 @@ fn stop_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     cq.signal();
 }
 
-fn post_send(party: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
-    let buffers = vec![payload(context, len_bytes)];
-    party
-        .endpoint
-        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
-        .unwrap();
-}
-
-fn expect_errno<T>(result: Result<T, Error>) -> Errno {
-    result.err().expect("it is refused").errno()
-}
-
 #[over(one_process)]
 fn messages_of_every_size_wake_both_sides(net: &Net) {
     for wait in WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
-                    bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                    let ended = sleep_until_operation_ends(bob.local_cq());
-                    let (taken, source) = ended.expect("no operation fails");
-                    assert!(received_bytes(&taken.buffer) == payload(context, len_bytes));
-                    assert_eq!(source, bob.peer());
-                    bob.endpoint.send(payload(context, 8), bob.peer(), 99).unwrap();
-                    assert_eq!(sleep_until_completion(bob.local_cq()).context, 99);
-                }
-                keep_waiting(bob.local_cq(), &is_over);
-            });
-            let _over = StopOnDrop(&is_over);
-            for (context, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
+        let lens_bytes = select_lens_bytes(net).iter().copied();
+        let answer_each = || {
+            for (context, len_bytes) in (0..).zip(lens_bytes.clone()) {
+                bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                let ended = sleep_until_operation_ends(bob.local_cq());
+                let (taken, source) = ended.expect("no operation fails");
+                assert!(received_bytes(&taken.buffer) == payload(context, len_bytes));
+                assert_eq!(source, bob.peer());
+                bob.endpoint.send(payload(context, 8), bob.peer(), 99).unwrap();
+                assert_eq!(sleep_until_completion(bob.local_cq()).context, 99);
+            }
+        };
+        run_beside_waiter(bob.local_cq(), answer_each, || {
+            for (context, len_bytes) in (0..).zip(lens_bytes.clone()) {
                 let_threads_fall_asleep();
                 alice.endpoint.recv(marked_buffer(8), ANY, 77).unwrap();
-                post_send(&alice, context, len_bytes, OpFlags::empty());
-                let mut ended = [
-                    sleep_until_completion(alice.local_cq()).context,
-                    sleep_until_completion(alice.local_cq()).context,
-                ];
+                alice.post_send(context, len_bytes, OpFlags::empty());
+                let mut ended = [(); 2].map(|()| sleep_until_completion(alice.local_cq()).context);
                 ended.sort_unstable();
                 assert_eq!(ended, [context, 77]);
             }
-            stop_waiting(bob.local_cq(), &is_over);
         });
         start_driving_both(net, [&alice, &bob]);
     }
@@ -114,39 +90,30 @@ fn messages_of_every_size_wake_both_sides(net: &Net) {
 
 #[over(one_process)]
 fn completions_of_every_level_wake_the_sender(net: &Net) {
-    let levels = [
-        OpFlags::INJECT_COMPLETE,
-        OpFlags::TRANSMIT_COMPLETE,
-        OpFlags::DELIVERY_COMPLETE,
-        OpFlags::MATCH_COMPLETE,
-    ];
+    let lens_bytes = select_lens_bytes(net);
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for _ in 0..levels.len() * select_lens_bytes(net).len() {
-                    sleep_until_completion(bob.local_cq());
-                }
-                keep_waiting(bob.local_cq(), &is_over);
-            });
-            let _over = StopOnDrop(&is_over);
-            for (level, flags) in (0..).zip(levels) {
-                for (n, len_bytes) in (0..).zip(select_lens_bytes(net).iter().copied()) {
+        let take_each = || {
+            (0..LEVELS.len() * lens_bytes.len()).for_each(|_| _ = sleep_until_completion(bob.local_cq()));
+        };
+        run_beside_waiter(bob.local_cq(), take_each, || {
+            for (level, flags) in (0..).zip(LEVELS) {
+                for (n, &len_bytes) in (0..).zip(lens_bytes) {
                     let context = 10 * level + n;
                     // A thread that does not sleep posts the receives.
-                    if flags == OpFlags::MATCH_COMPLETE || len_bytes > 9000 {
-                        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                        post_send(&alice, context, len_bytes, flags);
-                    } else {
-                        post_send(&alice, context, len_bytes, flags);
+                    let is_first = flags == OpFlags::MATCH_COMPLETE || len_bytes > 9000;
+                    let receive = || bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                    if is_first {
+                        receive();
+                    }
+                    alice.post_send(context, len_bytes, flags);
+                    if !is_first {
                         let_threads_fall_asleep();
-                        bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                        receive();
                     }
                     assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
                 }
             }
-            stop_waiting(bob.local_cq(), &is_over);
         });
         start_driving_both(net, [&alice, &bob]);
     }
@@ -157,24 +124,18 @@ fn completions_of_every_level_wake_the_sender(net: &Net) {
 fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for context in 0..30 {
-                    assert_eq!(sleep_until_completion(bob.local_cq()).context, context);
-                }
-                keep_waiting(bob.local_cq(), &is_over);
-            });
-            let _over = StopOnDrop(&is_over);
+        let take_each = || {
+            (0..30).for_each(|context| assert_eq!(sleep_until_completion(bob.local_cq()).context, context));
+        };
+        run_beside_waiter(bob.local_cq(), take_each, || {
             for context in 0..30 {
-                post_send(&alice, context, 100, OpFlags::MATCH_COMPLETE);
+                alice.post_send(context, 100, OpFlags::MATCH_COMPLETE);
                 if context % 3 == 0 {
                     let_threads_fall_asleep();
                 }
                 bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
                 assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
             }
-            stop_waiting(bob.local_cq(), &is_over);
         });
         start_driving_both(net, [&alice, &bob]);
     }
@@ -185,8 +146,7 @@ fn errors_wake_a_blocked_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         // The send goes to an address without a listener.
-        let vacancy = net.reserve_vacant_address();
-        let absent = alice.av.insert(&[vacancy.address]).remove(0).unwrap();
+        let (_vacancy, absent) = net.insert_vacant_address(&alice);
         alice.endpoint.send(payload(1, 8), absent, 1).unwrap();
         let failed = sleep_until_operation_ends(alice.local_cq()).expect_err("there is no listener");
         assert_eq!((failed.completion.context, failed.errno()), (1, Errno::ECONNREFUSED));
@@ -201,7 +161,7 @@ fn errors_wake_a_blocked_reader(net: &Net) {
             bob.endpoint.recv(marked_buffer(4), ANY, 2).unwrap();
             bob.endpoint.recv(marked_buffer(4), ANY, 3).unwrap();
             let_threads_fall_asleep();
-            post_send(&alice, 4, 8, OpFlags::DELIVERY_COMPLETE);
+            alice.post_send(4, 8, OpFlags::DELIVERY_COMPLETE);
             assert_eq!(sleep_until_completion(alice.local_cq()).context, 4);
             let_threads_fall_asleep();
             bob.endpoint.cancel(3).unwrap();
@@ -214,20 +174,14 @@ fn errors_wake_a_blocked_reader(net: &Net) {
 fn closing_peer_wakes_a_blocked_reader(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
-        post_send(&alice, 1, 8, OpFlags::TRANSMIT_COMPLETE);
+        alice.post_send(1, 8, OpFlags::TRANSMIT_COMPLETE);
         bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                assert_eq!(sleep_until_completion(bob.local_cq()).context, 2);
-                keep_waiting(bob.local_cq(), &is_over);
-            });
-            let _over = StopOnDrop(&is_over);
+        let take = || assert_eq!(sleep_until_completion(bob.local_cq()).context, 2);
+        run_beside_waiter(bob.local_cq(), take, || {
             assert_eq!(sleep_until_completion(alice.local_cq()).context, 1);
-            stop_waiting(bob.local_cq(), &is_over);
         });
         // No receive matches this send.
-        post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
+        alice.post_send(3, 8, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let failed = sleep_until_operation_ends(alice.local_cq()).expect_err("the peer closes");
@@ -245,15 +199,14 @@ fn killed_peer_wakes_a_blocked_reader(net: &Net) {
     let there = net.with_processes().expect("the transport reaches other processes");
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = (net.open_party_with(sleeping_setup(wait)), there.open_party());
-        alice.insert_address_of(&bob);
-        bob.insert_address_of(&alice);
+        alice.meet(&bob);
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-        post_send(&alice, 2, 8, OpFlags::MATCH_COMPLETE);
+        alice.post_send(2, 8, OpFlags::MATCH_COMPLETE);
         assert_eq!(sleep_until_completion(alice.local_cq()).context, 2);
         // Send a short message that arrives and stays unmatched. Also send a long message. The peer dies
         // before it fetches the long one.
-        post_send(&alice, 3, 8, OpFlags::MATCH_COMPLETE);
-        post_send(&alice, 4, 1 << 20, OpFlags::MATCH_COMPLETE);
+        alice.post_send(3, 8, OpFlags::MATCH_COMPLETE);
+        alice.post_send(4, 1 << 20, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
                 let mut failed: Vec<u64> = (0..2)
@@ -345,10 +298,8 @@ fn blocking_read_waits_for_the_threshold(net: &Net) {
         let (alice, bob) = open_sleepers(net, wait);
         let cq = bob.local_cq();
         let mut contexts = Vec::new();
-        for context in 0..8 {
-            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        }
-        let send_some = |count| (0..count).for_each(|_| post_send(&alice, 9, 8, OpFlags::empty()));
+        bob.post_receives(0..8, 8);
+        let send_some = |count| (0..count).for_each(|_| alice.post_send(9, 8, OpFlags::empty()));
         let drive_until = |is_over: &dyn Fn() -> bool| {
             let deadline = Deadline::new();
             while !is_over() {
@@ -412,51 +363,12 @@ fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
     assert_eq!((count, sleep_until_completion(bob.local_cq()).context), (2, 2));
 }
 
-#[over(one_process)]
-fn several_threads_block_on_one_queue(net: &Net) {
-    const MESSAGES: usize = 200;
-    for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = open_sleepers(net, wait);
-        let cq = bob.local_cq();
-        let (taken, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    while !is_over.load(Ordering::SeqCst) {
-                        match cq.sread(Some(PATIENCE)) {
-                            Ok(Some(_)) => {
-                                taken.fetch_add(1, Ordering::SeqCst);
-                            }
-                            // Another thread may have read the entry. But no wait ends without an entry
-                            // before the test ends.
-                            Ok(None) => assert!(is_over.load(Ordering::SeqCst)),
-                            Err(error) => panic!("{error}"),
-                        }
-                    }
-                    // Pass the signal on to a thread that has not begun to wait.
-                    cq.signal();
-                });
-            }
-            let _over = StopOnDrop(&is_over);
-            for context in 0..MESSAGES as u64 {
-                bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
-                post_send(&alice, context, 100, OpFlags::DELIVERY_COMPLETE);
-                assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
-            }
-            stop_waiting(cq, &is_over);
-        });
-        assert_eq!(taken.load(Ordering::SeqCst), MESSAGES);
-        start_driving_both(net, [&alice, &bob]);
-    }
-}
-
 /// Each endpoint has two threads. One sleeps until a message arrives, and the other polls for completions of
 /// sends.
 #[over(one_process)]
 fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
     const MESSAGES: u64 = 100;
-    let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) = net.open_equal_pair(Setup { separate_queues: true, ..sleeping_setup(WaitObject::Fd) });
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let _over = StopOnDrop(&is_over);
@@ -472,7 +384,7 @@ fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
             });
             scope.spawn(move || {
                 for context in 0..MESSAGES {
-                    post_send(party, context, 20_000, OpFlags::DELIVERY_COMPLETE);
+                    party.post_send(context, 20_000, OpFlags::DELIVERY_COMPLETE);
                     let deadline = Deadline::new();
                     loop {
                         match party.local_cq().read() {
@@ -496,13 +408,6 @@ fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
         let domain = net.open_other_domain();
         let cq = domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).unwrap();
         let av = domain.open_av(&AvAttr::default()).unwrap();
-        let open = || {
-            let endpoint = domain.endpoint(net.info()).unwrap();
-            endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).unwrap();
-            endpoint.bind_av(&av).unwrap();
-            endpoint.enable().unwrap();
-            endpoint
-        };
         let taken = AtomicU64::new(0);
         thread::scope(|scope| {
             let receives = scope.spawn(|| {
@@ -511,26 +416,30 @@ fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
                     taken.fetch_add(1, Ordering::SeqCst);
                 }
             });
-            let alice = net.open_party_with(Setup { asleep: true, ..Setup::default() });
-            let reach = |endpoint: &homespun::Endpoint, context: u64| {
-                let to = alice.av.insert(&[endpoint.name().unwrap()]).remove(0).unwrap();
+            let alice = net.open_party_with(Setup::asleep());
+            let open = || {
+                let_threads_fall_asleep();
+                let endpoint = domain.endpoint(net.info()).unwrap();
+                endpoint.bind_cq(&cq, BOTH).unwrap();
+                endpoint.bind_av(&av).unwrap();
+                endpoint.enable().unwrap();
+                endpoint
+            };
+            let reach = |endpoint: &Endpoint, context: u64| {
+                let_threads_fall_asleep();
                 endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-                alice.endpoint.send(payload(1, 8), to, context).unwrap();
+                alice.endpoint.send(payload(1, 8), alice.insert(endpoint.name().unwrap()), context).unwrap();
                 let deadline = Deadline::new();
                 while taken.load(Ordering::SeqCst) <= context {
                     alice.poll_completion();
                     deadline.yield_or_panic("a message to wake its receiver");
                 }
             };
-            let_threads_fall_asleep();
             let first = open();
-            let_threads_fall_asleep();
             reach(&first, 0);
             let second = open();
-            let_threads_fall_asleep();
             reach(&second, 1);
             drop(first);
-            let_threads_fall_asleep();
             reach(&second, 2);
             receives.join().expect("everything has arrived");
             net.start_driving(&alice);
@@ -550,8 +459,7 @@ fn signal_handler_ends_every_wait(net: &Net) {
         [false, true].into_iter().for_each(|restarts| posix::interrupt_wait(restarts, wait));
     };
     for wait in BLOCKING_WAIT_OBJECTS {
-        let setup = || Setup { counts: true, ..sleeping_setup(wait) };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
+        let (alice, bob) = net.open_equal_pair(Setup { counts: true, ..sleeping_setup(wait) });
         let cq = bob.local_cq();
         with_each_handler(&|| assert_eq!(cq.sread(TIMEOUT), Ok(None)));
         let counter = bob.local_counter(CounterEvents::RECV);
@@ -559,7 +467,7 @@ fn signal_handler_ends_every_wait(net: &Net) {
             assert_eq!(counter.wait(1, TIMEOUT), Err(CounterWaitError::Interrupted));
         });
         // Whatever the queue has is read, though it is less than the wait was for.
-        post_send(&alice, 1, 8, OpFlags::INJECT_COMPLETE);
+        alice.post_send(1, 8, OpFlags::INJECT_COMPLETE);
         assert_eq!(alice.local_cq().sread_each(0, 1, TIMEOUT, |_, _| {}), Ok(Some(0)));
         with_each_handler(&|| {
             assert_eq!(alice.local_cq().sread_each(0, 2, TIMEOUT, |_, _| {}), Ok(Some(0)));
@@ -635,8 +543,8 @@ fn queue_without_a_wait_object_refuses_waits(net: &Net) {
     assert_eq!(polled.sread(Some(Duration::ZERO)), Ok(None), "it need not wait");
     assert_eq!(ReadError::NoWaitObject.errno(), Errno::EINVAL);
     polled.signal();
-    assert_eq!(expect_errno(polled.try_wait()), Errno::EINVAL);
-    assert_eq!(expect_errno(net.fabric.try_wait(&[&polled])), Errno::EINVAL);
+    expect_error(polled.try_wait(), Errno::EINVAL);
+    expect_error(net.fabric.try_wait(&[&polled]), Errno::EINVAL);
     assert!(polled.wait_fd().is_none() && polled.wait_mutex_cond().unwrap().is_none());
     assert_eq!(polled.wait_object(), WaitObject::None);
     for wait in WAIT_OBJECTS {
@@ -653,14 +561,14 @@ fn queue_without_a_wait_object_refuses_waits(net: &Net) {
 /// A blocked read drives both directions of its endpoint, although its queue reports only one.
 #[over(one_process)]
 fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
-    let setup = || Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) };
-    let (alice, bob) = net.open_pair_with(setup(), setup());
+    let (alice, bob) =
+        net.open_equal_pair(Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) });
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             let _over = StopOnDrop(&is_over);
             // The wait for its sends drives its receives, too.
-            post_send(&bob, 1, 300_000, OpFlags::DELIVERY_COMPLETE);
+            bob.post_send(1, 300_000, OpFlags::DELIVERY_COMPLETE);
             let sent = sleep_until_completion(bob.local_cq());
             assert!(sent.flags.contains(CompletionFlags::SEND));
             stop_waiting(alice.local_receive_cq(), &is_over);

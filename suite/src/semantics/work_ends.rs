@@ -1,17 +1,11 @@
 //! Deferred work that does not succeed: it fails, or is cancelled, discarded or refused (`fi_trigger(3)`).
 
-use homespun::endpoint::{RecvMsg, SendMsg, WriteMsg};
-use homespun::flags::OpFlags;
-use homespun::trigger::{DeferredAction, DeferredWork, Operation};
-use homespun::{Buffer, Counter, CounterAttr, Errno, Misuse, OperationError, Rejected, RemoteMemory};
-
-use crate::payload::{marked_buffer, payload};
-use crate::semantics::counters::{ANY, SEND, make_region_spec};
-use crate::semantics::triggered::{
-    ANY_WORK, await_counter_unused, await_counts, make_add_work, make_post_work, open_counter,
-    open_triggering_pair, queue_work, send_operation, trigger_at, triggering_setup,
+use super::counters::make_region_spec;
+use super::prelude::*;
+use super::triggered::{
+    ANY_WORK, await_counter_unused, await_counts, defer, defer_add, make_add_work, make_post_work,
+    open_counter, open_triggering_pair, queue_work, send_operation, trigger_at, triggering_setup,
 };
-use crate::{MemoryKind, Net, Party, Setup, over};
 
 #[over(one_process)]
 fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
@@ -19,10 +13,7 @@ fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let receive = |context| RecvMsg { buffers: vec![marked_buffer(8)], context, ..RecvMsg::default() };
     for context in [1001, 1002] {
-        queue_work(
-            &alice,
-            make_post_work(trigger_at(&trigger, 0), &alice, Operation::Receive(receive(context)), &done),
-        );
+        defer(&alice, (&trigger, 0), Operation::Receive(receive(context)), &done);
     }
     for context in 0..16 {
         assert_eq!(alice.endpoint.cancel(context).unwrap_err().errno(), Errno::ENOENT, "{context}");
@@ -55,15 +46,7 @@ fn cancelled_and_flushed_work_never_runs(net: &Net) {
 
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     let done = open_counter(&alice);
-    queue_work(
-        &alice,
-        make_post_work(
-            trigger_at(&trigger, 2),
-            &alice,
-            send_operation(&alice, 1, OpFlags::COMPLETION),
-            &done,
-        ),
-    );
+    defer(&alice, (&trigger, 2), send_operation(&alice, 1, OpFlags::COMPLETION), &done);
     queue_work(&alice, work(5, trigger_at(&other, 1), 1));
     domain.flush_work(Some(&trigger));
     assert!(!trigger.is_in_use() && !done.is_in_use() && other.is_in_use());
@@ -85,16 +68,13 @@ fn cancelled_and_flushed_work_never_runs(net: &Net) {
 fn work_that_is_refused_when_due_fails(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    let gone = alice.av.insert(&[bob.endpoint.name().unwrap()]).remove(0).unwrap();
+    let gone = alice.insert(bob.endpoint.name().unwrap());
     let to_gone = |context, flags| {
         let buffers = vec![payload(context, 8)];
         Operation::Send(SendMsg { buffers, to: gone, context, flags, ..SendMsg::default() })
     };
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, to_gone(1, OpFlags::empty()), &done));
-    queue_work(
-        &alice,
-        make_post_work(trigger_at(&trigger, 2), &alice, to_gone(2, OpFlags::COMPLETION), &done),
-    );
+    defer(&alice, (&trigger, 1), to_gone(1, OpFlags::empty()), &done);
+    defer(&alice, (&trigger, 2), to_gone(2, OpFlags::COMPLETION), &done);
     alice.endpoint.expect_local().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
     alice.av.remove(&[gone]);
     for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
@@ -122,18 +102,16 @@ fn work_that_fails_is_counted_and_reported(net: &Net) {
         context: 1,
         flags: OpFlags::empty(),
     };
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, Operation::Write(write), &done));
+    defer(&alice, (&trigger, 1), Operation::Write(write), &done);
     trigger.add(1);
-    let failed = alice.next_failure();
-    assert_eq!((failed.completion.context, failed.errno()), (1, Errno::EKEYREJECTED));
+    alice.expect_failure(1, Errno::EKEYREJECTED);
     await_counts(&alice, &done, (0, 1));
     alice.wait_for_exact_counts(&[]);
     // The message is too long for the deferred receive.
     let receive = RecvMsg { buffers: vec![marked_buffer(4)], context: 2, ..RecvMsg::default() };
-    queue_work(&alice, make_post_work(trigger_at(&trigger, 1), &alice, Operation::Receive(receive), &done));
+    defer(&alice, (&trigger, 1), Operation::Receive(receive), &done);
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
-    let failed = alice.next_failure();
-    assert_eq!((failed.completion.context, failed.errno()), (2, Errno::ETRUNC));
+    alice.expect_failure(2, Errno::ETRUNC);
     await_counts(&alice, &done, (0, 2));
 }
 
@@ -141,16 +119,8 @@ fn work_that_fails_is_counted_and_reported(net: &Net) {
 fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
-    queue_work(&alice, make_add_work(trigger_at(&trigger, 1), &changed, 1));
-    queue_work(
-        &alice,
-        make_post_work(
-            trigger_at(&trigger, 1),
-            &alice,
-            send_operation(&alice, 1, OpFlags::MATCH_COMPLETE),
-            &done,
-        ),
-    );
+    defer_add(&alice, (&trigger, 1), &changed, 1);
+    defer(&alice, (&trigger, 1), send_operation(&alice, 1, OpFlags::MATCH_COMPLETE), &done);
     let closing = |counter: Counter| {
         let Rejected { error, returned: counter } = counter.close().expect_err("work depends on it");
         assert_eq!(error.errno(), Errno::EBUSY);
@@ -179,7 +149,7 @@ fn closing_an_endpoint_discards_its_work(net: &Net) {
         &bob,
         make_post_work(trigger_at(&trigger, 1), &alice, send_operation(&alice, 1, OpFlags::empty()), &done),
     );
-    queue_work(&bob, make_add_work(trigger_at(&trigger, 1), &changed, 1));
+    defer_add(&bob, (&trigger, 1), &changed, 1);
     let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 1, ..RecvMsg::default() };
     queue_work(&bob, make_post_work(trigger_at(&changed, 0), &alice, Operation::Receive(receive), &done));
     alice
