@@ -1,6 +1,6 @@
 //! Runs a program to its end, and records its history.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::mem;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
@@ -10,13 +10,14 @@ use homespun::{
     ReadError, Tag,
 };
 
+use crate::model::ends::EVERY_END;
 use crate::model::history::{
-    Access, AccessOp, AddressHistory, Arrived, ClaimEnd, ClaimOp, End, History, Incarnation, Level,
-    Operation, PeekEnd, PeekOp, ReceiveEnd, ReceiveOp, SendOp,
+    Access, AccessOp, Arrived, ClaimEnd, ClaimOp, End, Event, History, Incarnation, Level, Operation,
+    PeekEnd, PeekOp, ReceiveEnd,
 };
 use crate::model::offer::Offer;
 use crate::model::program::{PeekAction, Program, SendCall, Step};
-use crate::model::rest::{Drain, RUNNERS_CONTEXT};
+use crate::model::rest::RUNNERS_CONTEXT;
 use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 use crate::{Ended, Net, Party, Region, Setup};
 
@@ -34,6 +35,8 @@ pub(crate) struct Runner<'a> {
     /// The party of each place, `None` if it is closed or killed.
     pub(crate) parties: Vec<Option<Party>>,
     pub(crate) history: History,
+    /// The receives that the test has posted itself, for messages that no receive of the program gets.
+    pub(crate) drains: BTreeSet<usize>,
     /// How many injected messages and writes of each party may still fail.
     pub(crate) injected: Vec<usize>,
     /// The contexts of operations whose cancel was accepted, if that promises nothing (`fi_cancel(3)`).
@@ -41,14 +44,8 @@ pub(crate) struct Runner<'a> {
     /// The contexts of the test's own outstanding sends.
     pub(crate) own_pending: BTreeSet<u64>,
     pub(crate) next_own: u64,
-    /// The test's own outstanding receives, by context.
-    pub(crate) drains: BTreeMap<u64, Drain>,
-    /// The number of unexpected messages of each kind that each endpoint had.
-    pub(crate) waited: BTreeMap<(Incarnation, bool), usize>,
     /// The number of events so far.
     pub(crate) events: usize,
-    /// The current time of the history.
-    now: u64,
 }
 
 pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> History {
@@ -56,7 +53,6 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
         (0..program.parties).map(|_| net.open_party_with(party_setup(program))).collect();
     let names: Vec<Address> = parties.iter().map(|party| party.endpoint.name().unwrap()).collect();
     parties.iter().for_each(|party| insert_all_addresses(party, &names));
-    let places = parties.iter().map(|_| AddressHistory::default()).collect();
     let mut runner = Runner {
         net,
         offer,
@@ -65,14 +61,12 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
         injected: vec![0; parties.len()],
         regions: Vec::new(),
         parties: parties.into_iter().map(Some).collect(),
-        history: History { places, ..History::default() },
+        history: History::of_places(program.parties),
+        drains: BTreeSet::new(),
         asked_to_cancel: BTreeSet::new(),
         own_pending: BTreeSet::new(),
         next_own: RUNNERS_CONTEXT,
-        drains: BTreeMap::new(),
-        waited: BTreeMap::new(),
         events: 0,
-        now: 0,
     };
     let has_regions = offer.caps.contains(Caps::RMA);
     runner.regions = (0..)
@@ -87,6 +81,7 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
     }
     runner.finish_all_operations();
     runner.read_all_regions();
+    runner.history.record(Event::Finished);
     runner.check_no_receive_waits_for_a_lost_peer();
     runner.cancel_remaining_receives();
     runner.history
@@ -189,12 +184,6 @@ impl Runner<'_> {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
-    /// Advances the time of the history, and returns it.
-    pub(crate) fn advance_time(&mut self) -> u64 {
-        self.now += 1;
-        self.now
-    }
-
     fn send(
         &mut self,
         from: usize,
@@ -241,33 +230,21 @@ impl Runner<'_> {
             return;
         }
         self.injected[from] += usize::from(injected);
-        let (from, posted_at) = (self.history.incarnation_at(from), self.advance_time());
-        self.history.sends.push(SendOp {
-            from,
-            to,
-            tag,
-            len_bytes,
-            level,
-            fenced,
-            injected,
-            posted_at,
-            cancelled: false,
-            ended: None,
-            ended_at: 0,
-            arrived: None,
-            seen_at: None,
-        });
+        let from = self.history.incarnation_at(from);
+        let send = self.history.post_send((from, to), tag, len_bytes, level);
+        (send.fenced, send.injected) = (fenced, injected);
     }
 
-    fn post_receive(
+    /// Posts a receive. Returns false if there was no room for it.
+    pub(crate) fn post_receive(
         &mut self,
         at: usize,
         tagged: Option<(u64, u64)>,
         from: Option<usize>,
         len_bytes: usize,
         in_pieces: bool,
-    ) {
-        let Some(party) = &self.parties[at] else { return };
+    ) -> bool {
+        let Some(party) = &self.parties[at] else { return true };
         let len_bytes = self.raise_to_min_len(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
         let buffers = if in_pieces { marked_buffers(len_bytes, 3) } else { vec![marked_buffer(len_bytes)] };
@@ -279,20 +256,11 @@ impl Runner<'_> {
             ..RecvMsg::default()
         };
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
-            return;
+            return false;
         }
-        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
-        self.history.receives.push(ReceiveOp {
-            at,
-            tagged,
-            from,
-            len_bytes,
-            posted_at,
-            cancelled: false,
-            too_late_to_cancel: false,
-            ended: None,
-            buffer: None,
-        });
+        let at = self.history.incarnation_at(at);
+        self.history.post_receive(at, tagged, len_bytes).from = from;
+        true
     }
 
     fn post_peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {
@@ -314,8 +282,8 @@ impl Runner<'_> {
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return;
         }
-        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
-        self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
+        let at = self.history.incarnation_at(at);
+        self.history.post_peek(at, tagged, from, then);
     }
 
     /// Returns the peeks of an endpoint that hold a claimed message which no operation has received or
@@ -341,7 +309,7 @@ impl Runner<'_> {
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return false;
         }
-        let posted_at = self.advance_time();
+        let posted_at = self.history.record(Event::ClaimPosted(peek));
         self.history.peeks[peek].claim = Some(ClaimOp { len_bytes, discards, posted_at, ended: None });
         true
     }
@@ -378,6 +346,10 @@ impl Runner<'_> {
             self.history.record_cancel(operation, result);
         } else if result.is_ok() {
             self.asked_to_cancel.insert(operation.context());
+            if let Operation::Receive(receive) = operation {
+                let now = self.history.events.len() as u64;
+                self.history.receives[receive].cancel_asked_at.get_or_insert(now);
+            }
         }
     }
 
@@ -447,7 +419,7 @@ impl Runner<'_> {
             Err(failed) => failed.completion.context,
         };
         if context >= RUNNERS_CONTEXT {
-            return self.record_own_operation_end(at, context, &ended);
+            return self.record_own_send_end(context);
         }
         let was_cancelled = matches!(&ended, Err(failed) if failed.error == OperationError::Cancelled);
         if was_cancelled && self.asked_to_cancel.remove(&context) {
@@ -466,7 +438,11 @@ impl Runner<'_> {
         }
         match Operation::from_context(context) {
             Operation::Send(send) => self.record_send_end(who, send, ended),
-            Operation::Receive(receive) => self.record_receive_end(who, receive, &ended),
+            Operation::Receive(receive) => {
+                for _ in 0..=usize::from(self.offer.plants_duplicates()) {
+                    self.record_receive_end(who, receive, &ended);
+                }
+            }
             Operation::Access(access) => self.record_access_end(who, access, ended),
             Operation::Peek(peek) => match self.history.peeks.get(peek) {
                 Some(posted) if posted.claim.is_some() => self.record_claim_end(who, peek, &ended),
@@ -477,7 +453,7 @@ impl Runner<'_> {
     }
 
     fn record_send_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
-        let now = self.advance_time();
+        let now = self.history.record(Event::Ended(Operation::Send(identity)));
         let send = self.history.sends.get_mut(identity).expect("a send that was posted");
         assert_eq!(send.from, who, "the send of another endpoint");
         let kind = if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
@@ -499,23 +475,27 @@ impl Runner<'_> {
 
     fn record_receive_end(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
         let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
-        assert_eq!((posted.at, posted.ended), (who, None), "receive {receive} ended again, with {ended:?}");
+        let is_first = (posted.at, posted.ended) == (who, None);
+        assert!(is_first, "{EVERY_END} is violated: receive {receive} ended again, with {ended:?}");
         if posted.buffer.is_some() {
             return self.record_buffer_entry(who, receive, ended);
         }
-        let end = match self.record_received_message(who, posted.len_bytes, ended) {
+        let end = match self.check_received_message(who, posted.len_bytes, ended) {
             Ok(message) => {
-                self.history.record_arrival(message, Arrived::Received(receive));
+                self.history.record_taken(receive, message);
                 ReceiveEnd::Took(message)
             }
             Err(OperationError::Cancelled) => ReceiveEnd::Cancelled,
             Err(error) => ReceiveEnd::Broken(expect_lost_sender_errno(&error)),
         };
+        if !matches!(end, ReceiveEnd::Took(_)) {
+            self.history.record(Event::Ended(Operation::Receive(receive)));
+        }
         self.history.receives[receive].ended = Some(end);
     }
 
     fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
-        let now = self.advance_time();
+        let now = self.history.record(Event::Ended(Operation::Peek(peek)));
         let posted = &self.history.peeks[peek];
         assert_eq!((posted.at, posted.ended), (who, None), "peek {peek} ended again, with {ended:?}");
         let then = posted.then;
@@ -552,7 +532,7 @@ impl Runner<'_> {
                 assert_eq!(completion.len_bytes, len_bytes);
                 ClaimEnd::Done
             }
-            _ => match self.record_received_message(who, claim.len_bytes, ended) {
+            _ => match self.check_received_message(who, claim.len_bytes, ended) {
                 Ok(message) => {
                     assert_eq!(message, claimed, "another message than was claimed");
                     ClaimEnd::Done
@@ -564,13 +544,12 @@ impl Runner<'_> {
     }
 
     /// Checks the end of a receive. Returns the identity of the received message, or the error.
-    pub(crate) fn record_received_message(
-        &mut self,
+    pub(crate) fn check_received_message(
+        &self,
         who: Incarnation,
         room_bytes: usize,
         ended: &Ended,
     ) -> Result<usize, OperationError> {
-        let now = self.advance_time();
         let (completion, source, overflow_bytes) = match ended {
             Ok((completion, source)) => (completion, *source, 0),
             Err(failed) => match failed.error {
@@ -581,9 +560,7 @@ impl Runner<'_> {
                 ref error => return Err(error.clone()),
             },
         };
-        let message = self.check_and_identify_message(who, room_bytes, completion, source, overflow_bytes);
-        self.history.record_seen(message, now);
-        Ok(message)
+        Ok(self.check_and_identify_message(who, room_bytes, completion, source, overflow_bytes))
     }
 
     /// Checks the bytes and the completion of a received message. Returns the identity of the message.
@@ -663,6 +640,3 @@ pub(crate) fn expect_accepted_or_full(result: Result<(), Error>) -> bool {
         Err(error) => panic!("an operation was refused: {error}"),
     }
 }
-
-/// The result of a cancelled send.
-pub(crate) const CANCELLED: Result<(), Errno> = Err(Errno::ECANCELED);
