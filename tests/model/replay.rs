@@ -1,5 +1,6 @@
 //! A planted fault: the model finds it, shrinks the program, and finds it again in the program's file.
 
+use std::time::Duration;
 use std::{env, fs, process};
 
 use homespun_engine::loopback::Faults;
@@ -16,7 +17,8 @@ fn program_that_shows_a_planted_duplicate_is_shrunk_and_fails_again_from_a_file(
     let faulty = search(Offer::NATIVE.with_planted_duplicates());
     let number = (0..PROGRAMS).find(|&number| faulty.run(number) != Outcome::Passed);
     let mut smallest = None;
-    faulty.shrink(number.expect("a program receives a message"), |program, text| {
+    let number = number.expect("a program receives a message");
+    faulty.shrink(number, Duration::MAX, |program, text| {
         smallest = Some((serde_json::to_string(program).unwrap(), text));
     });
     let (program, text) = smallest.expect("the program fails again");

@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use homespun_suite::model::{Offer, Search};
 use homespun_suite::{Outcome, TestedNetwork};
 
 use super::failed_at;
 use crate::failure::CommandFailure;
+
+/// For how long smaller programs are tried for one that has failed.
+const SHRINK_MAX: Duration = Duration::from_secs(60);
 
 /// Programs for one provider.
 pub(super) struct Programs<'a>(Search<'a>);
@@ -38,7 +42,7 @@ impl Programs<'_> {
     /// it has not failed again.
     pub(super) fn shrink(&self, number: u64) -> Option<FailedProgram> {
         let mut smallest = None;
-        self.0.shrink(number, |program, text| {
+        self.0.shrink(number, SHRINK_MAX, |program, text| {
             let program = serde_json::to_string(program).expect("a program can be written down");
             smallest = Some(FailedProgram { text, place: failed_at(), program });
         });

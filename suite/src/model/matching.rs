@@ -269,7 +269,7 @@ impl Matching<'_> {
         };
         let before = buffer.took.iter().copied().take_while(|&other| other != message);
         let mut before = before.filter(|&other| sends[other].from == from && other > message);
-        let overtaken_by = before.find(|&other| is_eager(other));
+        let overtaken_by = before.find(|&other| is_eager(other)).filter(|_| is_eager(message));
         require(overtaken_by.is_none(), "fi_msg/multi-recv-order", || {
             format!("message {overtaken_by:?} completed in buffer {number} before {message}")
         })

@@ -439,7 +439,8 @@ impl Runner<'_> {
         match Operation::from_context(context) {
             Operation::Send(send) => self.record_send_end(who, send, ended),
             Operation::Receive(receive) => {
-                for _ in 0..=usize::from(self.offer.plants_duplicates()) {
+                self.record_receive_end(who, receive, &ended);
+                if ended.is_ok() && self.offer.plants_duplicates() {
                     self.record_receive_end(who, receive, &ended);
                 }
             }

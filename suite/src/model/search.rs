@@ -13,9 +13,6 @@ use crate::{Outcome, TransportKind, Turns};
 /// How many smaller programs are tried for one that has failed.
 const SHRINK_MAX_RUNS: u32 = 300;
 
-/// How long this may take.
-const SHRINK_MAX: Duration = Duration::from_secs(60);
-
 /// Programs for one network. They follow from the seed and from what the provider offers.
 #[derive(Debug)]
 pub struct Search<'a> {
@@ -35,9 +32,9 @@ impl Search<'_> {
         self.run_program(&self.tree(number).current())
     }
 
-    /// Runs the program with this number again, and then smaller ones as long as they fail. Tells of each
-    /// program that fails, and why. The last one is the smallest.
-    pub fn shrink(&self, number: u64, mut failed: impl FnMut(&Program, String)) {
+    /// Runs the program with this number again, and then smaller ones for this time, as long as they fail.
+    /// Tells of each program that fails, and why. The last one is the smallest.
+    pub fn shrink(&self, number: u64, time: Duration, mut failed: impl FnMut(&Program, String)) {
         let mut tree = self.tree(number);
         let mut fails = |program: Program| match self.run_program(&program) {
             Outcome::Failed(text) | Outcome::Crashed(text) => {
@@ -52,7 +49,7 @@ impl Search<'_> {
         let begin = Instant::now();
         let mut runs = 0;
         let mut may_go_on = tree.simplify();
-        while may_go_on && runs < SHRINK_MAX_RUNS && begin.elapsed() < SHRINK_MAX {
+        while may_go_on && runs < SHRINK_MAX_RUNS && begin.elapsed() < time {
             runs += 1;
             may_go_on = if fails(tree.current()) { tree.simplify() } else { tree.complicate() };
         }
