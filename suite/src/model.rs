@@ -16,6 +16,7 @@ mod history;
 mod matching;
 mod memory;
 mod offer;
+mod peeks;
 mod program;
 mod rest;
 mod rules;

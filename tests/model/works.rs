@@ -34,6 +34,7 @@ mod across_processes {
 
     program_tests! { 15,
         programs_over_tcp_match_the_model(any_program()) over(Turns::Processes, TransportKind::Tcp4);
-        programs_over_shared_memory_match_the_model(any_program()) over(Turns::Processes, TransportKind::Shm4);
+        programs_over_shared_memory_match_the_model(any_program())
+            over(Turns::Processes, TransportKind::Shm4);
     }
 }

@@ -320,8 +320,8 @@ impl Matching<'_> {
         }
     }
 
-    /// Ends a send to this receiver. A success at the delivery level tells of the arrival, and one at the match
-    /// level of the receive.
+    /// Ends a send to this receiver. A success at the delivery level tells of the arrival, and one at the
+    /// match level of the receive.
     ///
     /// Shows fi_cq/delivery-means-processed and fi_cq/match-means-matched.
     fn acknowledge(&self, arrived: &mut Arrived, message: usize, now: u64) -> Result<(), Rejection> {

@@ -1,15 +1,15 @@
 //! The rules of regions: what accesses may find.
 //!
-//! The acceptor of an element, or of a range of bytes that accesses treat alike, keeps states of which accesses
-//! have taken effect, and what is there. An access takes effect between its post and its end, after the
-//! accesses that precede it: one precedes another if it ended before the other was posted, or if a fence or the
-//! message order says so. Messages count, too, since an access may come before a message. A failed access may
-//! have taken effect or not. States are looked for only when another access is posted, and at the end: between
-//! two posts, ends only tell which accesses must have taken effect.
+//! The acceptor of an element, or of a range of bytes that accesses treat alike, keeps states of which
+//! accesses have taken effect, and what is there. An access takes effect between its post and its end, after
+//! the accesses that precede it: one precedes another if it ended before the other was posted, or if a fence
+//! or the message order says so. Messages count, too, since an access may come before a message. A failed
+//! access may have taken effect or not. States are looked for only when another access is posted, and at the
+//! end: between two posts, ends only tell which accesses must have taken effect.
 //!
-//! Bytes have the number of the write that left them. Where writes race, a read may find bytes of several; each
-//! run of bytes of one write is a range of its own. Atomic operations and plain accesses do not exclude each
-//! other. If a plain write and another write or atomic operation have no known order, the element is not
+//! Bytes have the number of the write that left them. Where writes race, a read may find bytes of several;
+//! each run of bytes of one write is a range of its own. Atomic operations and plain accesses do not exclude
+//! each other. If a plain write and another write or atomic operation have no known order, the element is not
 //! checked. If a plain read and a change of the element have no known order, the read is not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
