@@ -5,46 +5,49 @@
 //! then checked. Shared receive contexts ([`shared_context`]), connected endpoints ([`connected`]) and
 //! deferred work ([`works`]) have their own programs.
 
+mod acceptor;
 mod accesses;
 mod atomics;
 mod buffers;
-mod check;
 pub mod connected;
 mod elements;
+mod ends;
 mod history;
+mod matching;
 mod memory;
 mod offer;
+mod peeks;
 mod program;
-mod reference;
 mod rest;
+mod rules;
 mod run;
+mod search;
 pub mod shared_context;
+#[cfg(test)]
+mod tests;
 mod time_limit;
-mod updates;
 pub mod works;
 
+use crate::model::rules::accept_history;
+use crate::model::time_limit::run_with_time_limit;
 use crate::{Net, TransportKind, Turns};
 
-use crate::model::time_limit::run_with_time_limit;
-
-pub use self::check::Promise;
+pub use self::acceptor::Violation;
 pub use self::offer::Offer;
 pub use self::program::{Disruption, Program, any_program};
+pub use self::search::Search;
 
 /// Runs a program over a new network of this kind, whose provider offers this. Panics unless the model
-/// explains its history, with these promises.
+/// explains its history, with what these disruptions leave of the promises.
 pub fn run_and_check(
     turns: Turns,
     transport: &TransportKind,
     offer: &Offer,
     program: &Program,
-    promise: Promise,
+    disruption: Disruption,
 ) {
     let net = Net::new(transport, turns);
     let history = run_with_time_limit(program, || run::run_program(&net, offer, program));
-    check::check_history(&history, promise);
-    memory::check_accesses(&history, promise, program.order);
-    if program.completes_in_order {
-        memory::check_completion_order(&history);
-    }
+    accept_history(&history, disruption, program.order, program.completes_in_order)
+        .unwrap_or_else(|violation| panic!("{violation}"));
 }

@@ -7,12 +7,13 @@
 #[path = "../../examples/backend/provider.rs"]
 mod backend;
 mod connected;
+mod replay;
 mod shared_context;
 mod works;
 
 use homespun::Fabric;
 use homespun_engine::loopback::Faults;
-use homespun_suite::model::{Disruption, Offer, Program, Promise, any_program};
+use homespun_suite::model::{Disruption, Offer, Program, any_program, run_and_check};
 use homespun_suite::{Backend, TransportKind, Turns};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, FileFailurePersistence};
@@ -39,161 +40,99 @@ fn proptest_config(default: u32) -> Config {
     }
 }
 
-fn run_and_check(transport: &TransportKind, program: &Program, promise: Promise) {
-    homespun_suite::model::run_and_check(Turns::Alternate, transport, &Offer::NATIVE, program, promise);
+fn loopback(seed: u64, faults: Faults) -> TransportKind {
+    TransportKind::Loopback { seed, faults }
 }
 
-fn run_and_check_across_processes(transport: &TransportKind, program: &Program, promise: Promise) {
-    homespun_suite::model::run_and_check(Turns::Processes, transport, &Offer::NATIVE, program, promise);
+/// Defines tests that run this many programs each.
+macro_rules! program_tests {
+    ($count:expr, $($name:ident($programs:expr) $run:expr;)*) => {
+        proptest! {
+            #![proptest_config($crate::proptest_config($count))]
+            $(#[test] fn $name(program in $programs) { $run(&program) })*
+        }
+    };
 }
+pub(crate) use program_tests;
 
-fn faulty_loopback(program: &Program, faults: Faults) -> TransportKind {
-    TransportKind::Loopback { seed: program.seed(), faults }
-}
-
-proptest! {
-    #![proptest_config(proptest_config(200))]
-
-    #[test]
-    fn programs_over_a_clean_network_match_the_model(program in any_program(Disruption::None)) {
-        run_and_check(&faulty_loopback(&program, Faults::default()), &program, Promise::Everything);
-    }
-
-    #[test]
-    fn programs_over_a_choppy_network_match_the_model(program in any_program(Disruption::None)) {
-        run_and_check(&faulty_loopback(&program, Faults::choppy()), &program, Promise::Everything);
-    }
-
-    #[test]
-    fn programs_over_a_choppy_network_while_endpoints_close_match_the_model(
-        program in any_program(Disruption::Closing),
-    ) {
-        run_and_check(&faulty_loopback(&program, Faults::choppy()), &program, Promise::ToOpenReceivers);
-    }
-
-    #[test]
-    fn programs_over_a_network_that_breaks_links_and_kills_endpoints_match_the_model(
-        program in any_program(Disruption::Killing),
-    ) {
-        run_and_check(&faulty_loopback(&program, Faults::nasty()), &program, Promise::AcknowledgedOnly);
+/// Runs programs with these disruptions over loopback with these faults.
+fn over_loopback(disruption: Disruption, faults: Faults) -> impl Fn(&Program) {
+    move |program| {
+        let transport = loopback(program.seed(), faults.clone());
+        run_and_check(Turns::Alternate, &transport, &Offer::NATIVE, program, disruption);
     }
 }
 
-proptest! {
-    #![proptest_config(proptest_config(100))]
-
-    #[test]
-    fn programs_over_the_example_backend_match_the_model(program in any_program(Disruption::None)) {
-        run_and_check(&EXAMPLE, &program, Promise::Everything);
+/// Runs programs with these disruptions over this transport.
+fn over(transport: TransportKind, disruption: Disruption) -> impl Fn(&Program) {
+    move |program| {
+        run_and_check(Turns::Alternate, &transport, &Offer::NATIVE, program, disruption);
     }
+}
 
-    #[test]
-    fn programs_over_the_example_backend_while_endpoints_close_match_the_model(
-        program in any_program(Disruption::Closing),
-    ) {
-        run_and_check(&EXAMPLE, &program, Promise::ToOpenReceivers);
-    }
+program_tests! { 200,
+    programs_over_a_clean_network_match_the_model(any_program(Disruption::None))
+        over_loopback(Disruption::None, Faults::default());
+    programs_over_a_choppy_network_match_the_model(any_program(Disruption::None))
+        over_loopback(Disruption::None, Faults::choppy());
+    programs_over_a_choppy_network_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
+        over_loopback(Disruption::Closing, Faults::choppy());
+    programs_over_a_network_that_breaks_links_and_kills_endpoints_match_the_model(
+        any_program(Disruption::Killing)
+    ) over_loopback(Disruption::Killing, Faults::nasty());
+}
 
-    #[test]
-    fn programs_over_tcp_ipv4_match_the_model(program in any_program(Disruption::None)) {
-        run_and_check(&TransportKind::Tcp4, &program, Promise::Everything);
-    }
-
-    #[test]
-    fn programs_over_tcp_ipv6_match_the_model(program in any_program(Disruption::None)) {
-        run_and_check(&TransportKind::Tcp6, &program, Promise::Everything);
-    }
-
-    #[test]
-    fn programs_over_shared_memory_ipv4_match_the_model(program in any_program(Disruption::None)) {
-        run_and_check(&TransportKind::Shm4, &program, Promise::Everything);
-    }
-
-    #[test]
-    fn programs_over_shared_memory_ipv6_match_the_model(program in any_program(Disruption::None)) {
-        run_and_check(&TransportKind::Shm6, &program, Promise::Everything);
-    }
-
-    #[test]
-    fn programs_over_shared_memory_while_endpoints_close_match_the_model(
-        program in any_program(Disruption::Closing),
-    ) {
-        run_and_check(&TransportKind::Shm4, &program, Promise::ToOpenReceivers);
-    }
-
-    #[test]
-    fn programs_over_near_and_far_peers_match_the_model(program in any_program(Disruption::None)) {
-        run_and_check(&TransportKind::MIXED4, &program, Promise::Everything);
-    }
-
-    #[test]
-    fn programs_over_near_and_far_peers_while_endpoints_close_match_the_model(
-        program in any_program(Disruption::Closing),
-    ) {
-        run_and_check(&TransportKind::MIXED4, &program, Promise::ToOpenReceivers);
-    }
-
-    #[test]
-    fn programs_over_tcp_while_endpoints_close_match_the_model(program in any_program(Disruption::Closing)) {
-        run_and_check(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
-    }
+program_tests! { 100,
+    programs_over_the_example_backend_match_the_model(any_program(Disruption::None))
+        over(EXAMPLE, Disruption::None);
+    programs_over_the_example_backend_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
+        over(EXAMPLE, Disruption::Closing);
+    programs_over_tcp_ipv4_match_the_model(any_program(Disruption::None))
+        over(TransportKind::Tcp4, Disruption::None);
+    programs_over_tcp_ipv6_match_the_model(any_program(Disruption::None))
+        over(TransportKind::Tcp6, Disruption::None);
+    programs_over_shared_memory_ipv4_match_the_model(any_program(Disruption::None))
+        over(TransportKind::Shm4, Disruption::None);
+    programs_over_shared_memory_ipv6_match_the_model(any_program(Disruption::None))
+        over(TransportKind::Shm6, Disruption::None);
+    programs_over_shared_memory_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
+        over(TransportKind::Shm4, Disruption::Closing);
+    programs_over_near_and_far_peers_match_the_model(any_program(Disruption::None))
+        over(TransportKind::MIXED4, Disruption::None);
+    programs_over_near_and_far_peers_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
+        over(TransportKind::MIXED4, Disruption::Closing);
+    programs_over_tcp_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
+        over(TransportKind::Tcp4, Disruption::Closing);
 }
 
 /// Runs each endpoint in a process of its own. To kill an endpoint, the test kills its process.
 mod across_processes {
     use super::*;
 
-    proptest! {
-        #![proptest_config(proptest_config(25))]
-
-        #[test]
-        fn programs_over_tcp_match_the_model(program in any_program(Disruption::None)) {
-            run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::Everything);
+    fn over(transport: TransportKind, disruption: Disruption) -> impl Fn(&Program) {
+        move |program| {
+            run_and_check(Turns::Processes, &transport, &Offer::NATIVE, program, disruption);
         }
+    }
 
-        #[test]
-        fn programs_over_tcp_while_endpoints_close_match_the_model(
-            program in any_program(Disruption::Closing),
-        ) {
-            run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::ToOpenReceivers);
-        }
-
-        #[test]
-        fn programs_over_tcp_while_processes_are_killed_match_the_model(
-            program in any_program(Disruption::Killing),
-        ) {
-            run_and_check_across_processes(&TransportKind::Tcp4, &program, Promise::AcknowledgedOnly);
-        }
-
-        #[test]
-        fn programs_over_near_and_far_peers_match_the_model(program in any_program(Disruption::None)) {
-            run_and_check_across_processes(&TransportKind::MIXED4, &program, Promise::Everything);
-        }
-
-        #[test]
-        fn programs_over_near_and_far_peers_while_processes_are_killed_match_the_model(
-            program in any_program(Disruption::Killing),
-        ) {
-            run_and_check_across_processes(&TransportKind::MIXED4, &program, Promise::AcknowledgedOnly);
-        }
-
-        #[test]
-        fn programs_over_shared_memory_match_the_model(program in any_program(Disruption::None)) {
-            run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::Everything);
-        }
-
-        #[test]
-        fn programs_over_shared_memory_while_endpoints_close_match_the_model(
-            program in any_program(Disruption::Closing),
-        ) {
-            run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::ToOpenReceivers);
-        }
-
-        #[test]
-        fn programs_over_shared_memory_while_processes_are_killed_match_the_model(
-            program in any_program(Disruption::Killing),
-        ) {
-            run_and_check_across_processes(&TransportKind::Shm4, &program, Promise::AcknowledgedOnly);
-        }
+    program_tests! { 25,
+        programs_over_tcp_match_the_model(any_program(Disruption::None))
+            over(TransportKind::Tcp4, Disruption::None);
+        programs_over_tcp_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
+            over(TransportKind::Tcp4, Disruption::Closing);
+        programs_over_tcp_while_processes_are_killed_match_the_model(any_program(Disruption::Killing))
+            over(TransportKind::Tcp4, Disruption::Killing);
+        programs_over_near_and_far_peers_match_the_model(any_program(Disruption::None))
+            over(TransportKind::MIXED4, Disruption::None);
+        programs_over_near_and_far_peers_while_processes_are_killed_match_the_model(
+            any_program(Disruption::Killing)
+        ) over(TransportKind::MIXED4, Disruption::Killing);
+        programs_over_shared_memory_match_the_model(any_program(Disruption::None))
+            over(TransportKind::Shm4, Disruption::None);
+        programs_over_shared_memory_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
+            over(TransportKind::Shm4, Disruption::Closing);
+        programs_over_shared_memory_while_processes_are_killed_match_the_model(
+            any_program(Disruption::Killing)
+        ) over(TransportKind::Shm4, Disruption::Killing);
     }
 }

@@ -5,16 +5,12 @@ use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
 use homespun::{Buffer, Completion, CompletionError, FabricAddress, OperationError};
 
 use crate::model::atomics::check_returned_buffers;
-use crate::model::elements::{ROWS, ROWS_END, element_values, operand_value};
-use crate::model::history::{Access, AccessOp, History, Incarnation, Level, Operation};
+use crate::model::elements::{REGION_BYTES, ROWS, ROWS_END, element_values, operand_value};
+use crate::model::history::{Access, AccessOp, Event, History, Incarnation, Level, Operation};
 use crate::model::program::AccessCall;
 use crate::model::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
 use crate::payload::{payload, received_bytes, split_unevenly};
 use crate::{Ended, FlushCall, Party, Region, RegionSpec, RmaBy, RmaCall};
-
-/// The length of the first part of each region. Plain accesses use this part, and it has room for every
-/// protocol. The [elements](crate::model::elements) of atomic operations follow.
-pub(crate) const REGION_BYTES: usize = 70_000;
 
 /// Returns the bytes that an access writes, which no message contains.
 pub(crate) fn bytes_to_write(access: usize, place: usize, len_bytes: usize) -> homespun::Bytes {
@@ -146,24 +142,10 @@ impl Runner<'_> {
         injected: bool,
         has_data: bool,
     ) {
-        let (by, posted_at) = (self.history.incarnation_at(from), self.advance_time());
-        self.history.accesses.push(AccessOp {
-            by,
-            at: self.history.incarnation_at(to),
-            access,
-            place,
-            len_bytes,
-            level,
-            fenced,
-            injected,
-            has_data,
-            posted_at,
-            cancelled: false,
-            ended: None,
-            ended_at: 0,
-            data_read_at: None,
-            found: None,
-        });
+        let ends = [from, to].map(|place| self.history.incarnation_at(place));
+        let posted = self.history.post_access(ends, access, (place, len_bytes));
+        (posted.level, posted.fenced) = (level, fenced);
+        (posted.injected, posted.has_data) = (injected, has_data);
     }
 
     /// Reads or writes a region directly, as its owner.
@@ -188,30 +170,13 @@ impl Runner<'_> {
                 None
             }
         };
-        let (at, now) = (self.history.incarnation_at(at), self.advance_time());
-        self.history.accesses.push(AccessOp {
-            by: at,
-            at,
-            access,
-            place,
-            len_bytes,
-            level: Level::Delivery,
-            fenced: false,
-            injected: false,
-            has_data: false,
-            posted_at: now,
-            cancelled: false,
-            ended: Some(Ok(())),
-            ended_at: now,
-            data_read_at: None,
-            found,
-        });
-        // Give all later events a later time than the end of this access.
-        self.advance_time();
+        let at = self.history.incarnation_at(at);
+        let posted = self.history.post_access([at, at], access, (place, len_bytes));
+        (posted.ended, posted.ended_at, posted.found) = (Some(Ok(())), posted.posted_at, found);
     }
 
     pub(crate) fn record_access_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
-        let now = self.advance_time();
+        let now = self.history.record(Event::Ended(Operation::Access(identity)));
         let access = self.history.accesses.get_mut(identity).expect("an access that was posted");
         assert_eq!(access.by, who, "the access of another endpoint");
         let (completion, result) = match ended {
@@ -258,8 +223,8 @@ impl Runner<'_> {
         completion: &Completion,
         source: FabricAddress,
     ) {
-        let now = self.advance_time();
         let identity = usize::try_from(completion.data).expect("a small number");
+        let now = self.history.record(Event::DataRead(identity));
         let access = self.history.accesses.get_mut(identity).expect("a write that was posted");
         let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
         self.offer.check_flags(completion, flags);
@@ -289,7 +254,7 @@ impl Runner<'_> {
     /// Marks the injected accesses of each endpoint as ended, unless an injected operation of the endpoint
     /// has failed. The last messages of the run have fences, so all accesses before them have taken effect.
     fn mark_injected_done(&mut self) {
-        let now = self.advance_time();
+        let now = self.history.record(Event::InjectedDone);
         let History { sends, accesses, .. } = &self.history;
         let is_done = |access: &AccessOp| {
             let sends = sends.iter().filter(|send| send.injected && send.from == access.by);

@@ -4,7 +4,7 @@ use homespun::OperationError;
 use homespun::flags::CompletionFlags;
 
 use crate::Ended;
-use crate::model::history::{Arrived, BufferOp, Incarnation, Operation, ReceiveEnd, ReceiveOp};
+use crate::model::history::{BufferOp, Event, Incarnation, Operation, ReceiveEnd};
 use crate::model::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno, source_address};
 use crate::payload::marked_buffer;
 
@@ -27,18 +27,10 @@ impl Runner<'_> {
         )) {
             return;
         }
-        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
-        self.history.receives.push(ReceiveOp {
-            at,
-            tagged: None,
-            from,
-            len_bytes,
-            posted_at,
-            cancelled: false,
-            too_late_to_cancel: false,
-            ended: None,
-            buffer: Some(BufferOp { min_free_bytes, took: Vec::new(), has_lost: false }),
-        });
+        let at = self.history.incarnation_at(at);
+        let posted = self.history.post_receive(at, None, len_bytes);
+        posted.from = from;
+        posted.buffer = Some(BufferOp { min_free_bytes, took: Vec::new(), has_lost: false });
     }
 
     /// Records a message in a buffer, the release of the buffer, or both.
@@ -56,9 +48,9 @@ impl Runner<'_> {
             None | Some(OperationError::Truncated { .. }) => {
                 assert!(!(is_release && error.is_some()), "a release that is no message's: {ended:?}");
                 let message = self
-                    .record_received_message(who, room_bytes, ended)
+                    .check_received_message(who, room_bytes, ended)
                     .expect("a message, or as much as there is room for");
-                self.history.record_arrival(message, Arrived::Received(receive));
+                self.history.record_taken(receive, message);
                 took = Some(message);
                 is_release.then_some(ReceiveEnd::Released)
             }
@@ -72,6 +64,9 @@ impl Runner<'_> {
                 is_release.then_some(ReceiveEnd::Broken(errno))
             }
         };
+        if end.is_some() && took.is_none() {
+            self.history.record(Event::Ended(Operation::Receive(receive)));
+        }
         let posted = &mut self.history.receives[receive];
         posted.ended = end;
         if let Some(buffer) = &mut posted.buffer {

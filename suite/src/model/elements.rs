@@ -6,7 +6,9 @@
 use homespun::Bytes;
 use homespun::atomic::{AtomicOp, Datatype};
 
-use crate::model::accesses::REGION_BYTES;
+/// The length of the first part of each region. Plain accesses use this part, and it has room for every
+/// protocol. The elements of atomic operations follow.
+pub(crate) const REGION_BYTES: usize = 70_000;
 
 /// A row of elements, one after the other.
 #[derive(Debug)]

@@ -5,17 +5,40 @@ use homespun::{Errno, Error};
 
 use crate::model::program::PeekAction;
 
-/// All accepted posts, in posting order, with their results.
-///
-/// Each call, and each entry that was read, has its own time. The time counts from the start of the program.
+/// All accepted posts, in posting order, with their results, and what happened at which time.
 #[derive(Debug, Default)]
 pub(crate) struct History {
+    /// The events. The first one happens at time 1.
+    pub(crate) events: Vec<Event>,
     pub(crate) sends: Vec<SendOp>,
     pub(crate) receives: Vec<ReceiveOp>,
     pub(crate) peeks: Vec<PeekOp>,
     pub(crate) accesses: Vec<AccessOp>,
     /// The addresses of the program, with the endpoints that each had.
     pub(crate) places: Vec<AddressHistory>,
+}
+
+/// What the test observes: an accepted call, or an entry that it has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    Posted(Operation),
+    /// The receive or discard of a claimed message was posted.
+    ClaimPosted(usize),
+    /// A receive has got a message.
+    Took {
+        receive: usize,
+        message: usize,
+    },
+    /// An operation has ended, a receive without a message, or the receive of a claimed message.
+    Ended(Operation),
+    /// A receive could not be cancelled.
+    TooLate(usize),
+    /// The target has read the remote data of an access.
+    DataRead(usize),
+    /// The injected accesses have taken effect, unless one of them has failed.
+    InjectedDone,
+    /// All operations have ended, and all messages were received.
+    Finished,
 }
 
 /// The successive endpoints at one address.
@@ -73,19 +96,36 @@ pub(crate) struct SendOp {
 /// Which operation of the program matched a message, if any did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrived {
-    /// A receive of the program matched it.
+    /// A receive matched it.
     Received(usize),
     /// A peek has claimed it.
     Claimed(usize),
     /// A peek has discarded it.
     Discarded(usize),
-    /// No receive and no peek of the program matched it. `order` is its index among the unexpected messages
-    /// that its endpoint had at the end, tagged and untagged ones apart.
-    Waiting {
-        order: usize,
-        /// The time at which the test posted the receive that matched the message.
-        posted_at: u64,
-    },
+}
+
+/// The operation that matched a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taker {
+    Receive(usize),
+    /// A peek that claimed or discarded the message.
+    Peek(usize),
+}
+
+impl Taker {
+    pub(crate) fn of_message(history: &History, message: usize) -> Option<Taker> {
+        Some(match history.sends[message].arrived? {
+            Arrived::Received(receive) => Taker::Receive(receive),
+            Arrived::Claimed(peek) | Arrived::Discarded(peek) => Taker::Peek(peek),
+        })
+    }
+
+    pub(crate) fn posted_at(self, history: &History) -> u64 {
+        match self {
+            Taker::Receive(receive) => history.receives[receive].posted_at,
+            Taker::Peek(peek) => history.peeks[peek].posted_at,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -96,9 +136,12 @@ pub(crate) struct ReceiveOp {
     pub(crate) from: Option<usize>,
     pub(crate) len_bytes: usize,
     pub(crate) posted_at: u64,
+    /// When a cancel was accepted.
+    pub(crate) cancel_asked_at: Option<u64>,
     pub(crate) cancelled: bool,
     /// Whether a cancel came too late, so that the receive completes as usual.
     pub(crate) too_late_to_cancel: bool,
+    /// How the receive has ended, and `None` if it waited to the end.
     pub(crate) ended: Option<ReceiveEnd>,
     /// The state of a multi-receive buffer.
     pub(crate) buffer: Option<BufferOp>,
@@ -213,6 +256,14 @@ impl SendOp {
         self.level > Level::Inject
     }
 
+    pub(crate) fn has_succeeded(&self) -> bool {
+        self.ended == Some(Ok(()))
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.ended, Some(Err(_)))
+    }
+
     fn is_accepted_by(&self, at: Incarnation, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
         let tag_fits = match (tagged, self.tag) {
             (None, None) => true,
@@ -250,6 +301,34 @@ impl AddressHistory {
 }
 
 impl History {
+    /// Returns the history of endpoints that have made no call.
+    pub(crate) fn of_places(count: usize) -> History {
+        History { places: (0..count).map(|_| AddressHistory::default()).collect(), ..History::default() }
+    }
+
+    /// Records an event, and returns its time.
+    pub(crate) fn record(&mut self, event: Event) -> u64 {
+        self.events.push(event);
+        self.events.len() as u64
+    }
+
+    /// Describes an event and its operation.
+    pub(crate) fn describe(&self, event: Event) -> String {
+        let of = |operation: Operation| match operation {
+            Operation::Send(send) => format!("{:?}", self.sends[send]),
+            Operation::Receive(receive) => format!("{:?}", self.receives[receive]),
+            Operation::Peek(peek) => format!("{:?}", self.peeks[peek]),
+            Operation::Access(access) => format!("{:?}", self.accesses[access]),
+        };
+        match event {
+            Event::Posted(operation) | Event::Ended(operation) => format!("{event:?}, {}", of(operation)),
+            Event::Took { receive, message } => {
+                format!("{event:?}, {}, {}", of(Operation::Receive(receive)), of(Operation::Send(message)))
+            }
+            event => format!("{event:?}"),
+        }
+    }
+
     /// Returns the endpoint at a place, or the last one that was there.
     pub(crate) fn incarnation_at(&self, place: usize) -> Incarnation {
         let AddressHistory { ends, is_vacant } = &self.places[place];
@@ -275,6 +354,100 @@ impl History {
         assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
     }
 
+    /// Records the post of a message from an endpoint to a place.
+    pub(crate) fn post_send(
+        &mut self,
+        (from, to): (Incarnation, usize),
+        tag: Option<u64>,
+        len_bytes: usize,
+        level: Level,
+    ) -> &mut SendOp {
+        let posted_at = self.record(Event::Posted(Operation::Send(self.sends.len())));
+        self.sends.push_mut(SendOp {
+            from,
+            to,
+            tag,
+            len_bytes,
+            level,
+            fenced: false,
+            injected: false,
+            posted_at,
+            cancelled: false,
+            ended: None,
+            ended_at: 0,
+            arrived: None,
+            seen_at: None,
+        })
+    }
+
+    /// Records the post of a receive.
+    pub(crate) fn post_receive(
+        &mut self,
+        at: Incarnation,
+        tagged: Option<(u64, u64)>,
+        len_bytes: usize,
+    ) -> &mut ReceiveOp {
+        let posted_at = self.record(Event::Posted(Operation::Receive(self.receives.len())));
+        self.receives.push_mut(ReceiveOp {
+            at,
+            tagged,
+            from: None,
+            len_bytes,
+            posted_at,
+            cancel_asked_at: None,
+            cancelled: false,
+            too_late_to_cancel: false,
+            ended: None,
+            buffer: None,
+        })
+    }
+
+    /// Records the post of a peek.
+    pub(crate) fn post_peek(
+        &mut self,
+        at: Incarnation,
+        tagged: (u64, u64),
+        from: Option<usize>,
+        then: PeekAction,
+    ) -> &mut PeekOp {
+        let posted_at = self.record(Event::Posted(Operation::Peek(self.peeks.len())));
+        self.peeks.push_mut(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None })
+    }
+
+    /// Records the post of an access to a part of a region.
+    pub(crate) fn post_access(
+        &mut self,
+        [by, at]: [Incarnation; 2],
+        access: Access,
+        (place, len_bytes): (usize, usize),
+    ) -> &mut AccessOp {
+        let posted_at = self.record(Event::Posted(Operation::Access(self.accesses.len())));
+        self.accesses.push_mut(AccessOp {
+            by,
+            at,
+            access,
+            place,
+            len_bytes,
+            level: Level::Delivery,
+            fenced: false,
+            injected: false,
+            has_data: false,
+            posted_at,
+            cancelled: false,
+            ended: None,
+            ended_at: 0,
+            data_read_at: None,
+            found: None,
+        })
+    }
+
+    /// Records that a receive has got a message.
+    pub(crate) fn record_taken(&mut self, receive: usize, message: usize) {
+        let now = self.record(Event::Took { receive, message });
+        self.record_arrival(message, Arrived::Received(receive));
+        self.record_seen(message, now);
+    }
+
     /// Records that a read entry shows that a message has arrived.
     pub(crate) fn record_seen(&mut self, message: usize, now: u64) {
         self.sends[message].seen_at.get_or_insert(now);
@@ -287,12 +460,17 @@ impl History {
             Arrived::Received(receive) => Some(self.receives[receive].posted_at),
             Arrived::Claimed(peek) => self.peeks[peek].claim.as_ref().map(|claim| claim.posted_at),
             Arrived::Discarded(peek) => Some(self.peeks[peek].posted_at),
-            Arrived::Waiting { posted_at, .. } => Some(posted_at),
         }
     }
 
     /// Records the result of a cancel.
     pub(crate) fn record_cancel(&mut self, operation: Operation, result: &Result<(), Error>) {
+        let now = self.events.len() as u64;
+        if let (Operation::Receive(receive), Err(_)) = (operation, result)
+            && self.receives[receive].cancel_asked_at.is_none()
+        {
+            self.record(Event::TooLate(receive));
+        }
         let (cancelled, has_ended) = match operation {
             Operation::Send(send) => {
                 let send = &mut self.sends[send];
@@ -301,6 +479,9 @@ impl History {
             Operation::Receive(receive) => {
                 let receive = &mut self.receives[receive];
                 receive.too_late_to_cancel |= result.is_err() && !receive.cancelled;
+                if result.is_ok() {
+                    receive.cancel_asked_at.get_or_insert(now);
+                }
                 (&mut receive.cancelled, receive.ended.is_some())
             }
             Operation::Peek(peek) => {

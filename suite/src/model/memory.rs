@@ -1,101 +1,72 @@
-//! The bytes that a read of a region may find.
+//! The rules of regions: what accesses may find.
 //!
-//! Only a part of the order of accesses to one region is known. An access precedes another if it ended
-//! before the other was posted. Of two operations of one endpoint, a fence or the message order may fix the
-//! order. Messages count, too, since an access may come before a message.
+//! The acceptor of an element, or of a range of bytes that accesses treat alike, keeps states of which
+//! accesses have taken effect, and what is there. An access takes effect between its post and its end, after
+//! the accesses that precede it: one precedes another if it ended before the other was posted, or if a fence
+//! or the message order says so. Messages count, too, since an access may come before a message. A failed
+//! access may have taken effect or not. States are looked for only when another access is posted, and at the
+//! end: between two posts, ends only tell which accesses must have taken effect.
 //!
-//! Each byte that a read finds must come from a write that may be the last one before the read. Such a write
-//! does not follow the read, and no other write is known to lie between the two. Accesses without a known
-//! order may take effect in either order.
-//!
-//! The result of an atomic operation depends on the former value; the module
-//! [`updates`](crate::model::updates) checks it.
+//! Bytes have the number of the write that left them. Where writes race, a read may find bytes of several;
+//! each run of bytes of one write is a range of its own. Atomic operations and plain accesses do not exclude
+//! each other. If a plain write and another write or atomic operation have no known order, the element is not
+//! checked. If a plain read and a change of the element have no known order, the read is not checked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use homespun::Errno;
+use homespun::Bytes;
+use homespun::atomic::{AtomicOp, Datatype};
 use homespun::flags::Order;
 
-use crate::model::accesses::{REGION_BYTES, bytes_to_write};
-use crate::model::check::Promise;
-use crate::model::history::{Access, AccessOp, History, Incarnation, Level, SendOp};
+use crate::model::acceptor::{Rejection, Rules, Violation, accept, require};
+use crate::model::accesses::bytes_to_write;
+use crate::model::elements::{
+    Element, REGION_BYTES, ROWS, apply_atomic, compare_value, element_from_bytes, operand_value,
+};
+use crate::model::history::{self, Access, AccessOp, History, Incarnation, Operation, SendOp};
+use crate::model::program::Disruption;
 use crate::payload::marked_buffer;
 
-pub(crate) fn check_accesses(history: &History, promise: Promise, order: Order) {
-    check_accesses_end(history, promise);
+/// Follows every element and every range of bytes of the regions whose endpoints stayed open.
+pub(crate) fn accept_accesses(
+    history: &History,
+    disruption: Disruption,
+    order: Order,
+) -> Result<(), Violation> {
     for place in (0..history.places.len()).filter(|&place| history.places[place].has_original_endpoint()) {
-        let known = Known::of_place(history, place, promise, order);
-        for (node, event) in known.events.iter().enumerate() {
-            if let Event::Access(number) = *event
-                && history.accesses[number].access == Access::Read
-                && let Some(found) = &history.accesses[number].found
-            {
-                known.check_read(node, number, found);
+        let known = Known::of_place(history, place, disruption, order);
+        for range in known.byte_ranges() {
+            accept(&known.cell_of_bytes(range), history)?;
+        }
+        for row in &ROWS {
+            for place in row.element_offsets() {
+                if let Some(cell) = known.cell_of_element(place, row.datatype) {
+                    accept(&cell, history)?;
+                }
             }
         }
-        known.check_elements();
     }
-    assert_fenced_accesses_wait_for_matches(history, promise);
-}
-
-/// Checks that the sends and accesses of an endpoint to one peer complete in posting order.
-pub(crate) fn check_completion_order(history: &History) {
-    let sends = history.sends.iter().filter(|send| !send.injected);
-    let sends =
-        sends.filter(|send| send.ended.is_some()).map(|it| (it.from, it.to, it.posted_at, it.ended_at));
-    let accesses = history.accesses.iter().filter(|access| !access.injected && !access.is_direct_by_owner());
-    let accesses = accesses.filter(|access| access.ended.is_some());
-    let accesses = accesses.map(|it| (it.by, it.at.place, it.posted_at, it.ended_at));
-    let mut ended: Vec<(Incarnation, usize, u64, u64)> = sends.chain(accesses).collect();
-    ended.sort_unstable();
-    for pair in ended.windows(2) {
-        let [(from, to, _, first), (also_from, also_to, _, second)] = [pair[0], pair[1]];
-        let is_one_stream = (from, to) == (also_from, also_to);
-        assert!(!is_one_stream || first < second, "{from:?} heard of {pair:?} in another order");
-    }
-}
-
-fn check_accesses_end(history: &History, promise: Promise) {
-    for (number, access) in history.accesses.iter().enumerate() {
-        if history.is_alive(access.by) {
-            let is_cancelled = access.ended == Some(Err(Errno::ECANCELED));
-            assert_eq!(access.cancelled, is_cancelled, "access {number}: {access:?}");
-        }
-        if !history.is_alive(access.by) || access.injected || access.cancelled {
-            continue;
-        }
-        let result = access.ended.unwrap_or_else(|| panic!("access {number} never ended"));
-        let may_fail = match promise {
-            Promise::Everything => false,
-            Promise::ToOpenReceivers => !history.places[access.at.place].has_original_endpoint(),
-            Promise::AcknowledgedOnly => true,
-        };
-        assert!(result.is_ok() || may_fail, "access {number} failed: {access:?}");
-        let is_to_be_told =
-            access.has_data && result.is_ok() && history.places[access.at.place].has_original_endpoint();
-        assert!(
-            !is_to_be_told || access.data_read_at.is_some(),
-            "the target was not told of access {number}: {access:?}"
-        );
-    }
+    Ok(())
 }
 
 /// An access to a region, or a message to its owner.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Event {
+enum Event {
     Access(usize),
     Message(usize),
 }
 
 /// The known order of the events at one place.
-pub(crate) struct Known<'a> {
-    pub(crate) history: &'a History,
-    pub(crate) events: Vec<Event>,
+struct Known<'a> {
+    history: &'a History,
+    events: Vec<Event>,
     /// Whether the first of two events is known to precede the second.
-    pub(crate) is_before: Vec<Vec<bool>>,
+    is_before: Vec<Vec<bool>>,
     /// Whether no injected operation can fail.
     is_safe: bool,
+    /// The bytes of each plain write.
+    written: BTreeMap<usize, Bytes>,
 }
 
 impl Event {
@@ -142,7 +113,7 @@ impl Event {
 }
 
 impl<'a> Known<'a> {
-    fn of_place(history: &'a History, place: usize, promise: Promise, order: Order) -> Known<'a> {
+    fn of_place(history: &'a History, place: usize, disruption: Disruption, order: Order) -> Known<'a> {
         let accesses = (0..history.accesses.len()).filter(|&number| {
             let AccessOp { at, cancelled, .. } = history.accesses[number];
             at.place == place && !cancelled
@@ -162,7 +133,7 @@ impl<'a> Known<'a> {
                 let is_over =
                     first.known_end_at(history).is_some_and(|over_at| over_at < second.posted_at(history));
                 // Messages on a broken link may or may not arrive.
-                let is_one_stream = promise != Promise::AcknowledgedOnly
+                let is_one_stream = disruption != Disruption::Killing
                     && first.initiator(history) == second.initiator(history)
                     && [first, second].iter().all(|event| !event.is_direct_by_owner(history));
                 let is_fenced = || {
@@ -181,67 +152,274 @@ impl<'a> Known<'a> {
                 first.iter_mut().zip(&others[0]).for_each(|(is_before, is_later)| *is_before |= is_later);
             }
         }
-        Known { history, events, is_before, is_safe: promise == Promise::Everything }
+        let is_safe = disruption == Disruption::None;
+        let mut known = Known { history, events, is_before, is_safe, written: BTreeMap::new() };
+        let writes = known.byte_accesses(Access::Write);
+        let bytes = writes.map(|(_, number, op)| (number, bytes_to_write(number, op.place, op.len_bytes)));
+        known.written = bytes.collect();
+        known
     }
 
     /// Whether an access is known to take effect, and not to be refused.
-    pub(crate) fn is_known_to_take_effect(&self, access: &AccessOp) -> bool {
+    fn is_known_to_take_effect(&self, access: &AccessOp) -> bool {
         access.ended == Some(Ok(())) || access.data_read_at.is_some() || access.injected && self.is_safe
     }
 
-    fn check_read(&self, read: usize, number: usize, found: &[u8]) {
-        let AccessOp { place, len_bytes, .. } = self.history.accesses[number];
-        assert_eq!(found.len(), len_bytes);
-        // The elements are behind this part, and have their own check.
-        let len_bytes = len_bytes.min(REGION_BYTES.saturating_sub(place));
-        let writes: Vec<(usize, usize, &AccessOp)> = self
-            .events
-            .iter()
-            .enumerate()
-            .filter_map(|(node, event)| match *event {
-                Event::Access(write) => Some((node, write, &self.history.accesses[write])),
-                Event::Message(_) => None,
-            })
-            .filter(|(node, _, access)| access.access == Access::Write && !self.is_before[read][*node])
-            .collect();
-        let mut ends: BTreeSet<usize> = [place, place + len_bytes].into();
-        for (.., access) in &writes {
-            ends.extend([access.place, access.place + access.len_bytes]);
-        }
-        let ends: Vec<usize> =
-            ends.into_iter().filter(|end| (place..=place + len_bytes).contains(end)).collect();
-        for range in ends.windows(2).map(|ends| ends[0]..ends[1]) {
-            let here: Vec<_> = writes.iter().filter(|(.., access)| access.covers(&range)).collect();
-            let is_over_written = |before: Option<usize>| {
-                here.iter().any(|(node, _, access)| {
-                    let is_later = before.is_none_or(|before| self.is_before[before][*node]);
-                    is_later && self.is_before[*node][read] && self.is_known_to_take_effect(access)
-                })
-            };
-            let mut candidates = Vec::new();
-            if !is_over_written(None) {
-                candidates.push((None, marked_buffer(range.len()).to_vec()));
+    /// Returns the accesses of plain bytes, with their places among the events.
+    fn byte_accesses(&self, access: Access) -> impl Iterator<Item = (usize, usize, &AccessOp)> {
+        self.events.iter().enumerate().filter_map(move |(node, event)| match *event {
+            Event::Access(number) => {
+                let op = &self.history.accesses[number];
+                (op.access == access && op.place < REGION_BYTES).then_some((node, number, op))
             }
-            for (node, write, access) in &here {
-                if !is_over_written(Some(*node)) {
-                    let bytes = bytes_to_write(*write, access.place, access.len_bytes);
-                    let bytes = &bytes[range.start - access.place..range.end - access.place];
-                    candidates.push((Some(*write), bytes.to_vec()));
+            Event::Message(_) => None,
+        })
+    }
+
+    /// Divides the region where an access begins or ends, and where a read has found bytes of another write.
+    fn byte_ranges(&self) -> Vec<Range<usize>> {
+        let ends = self.byte_accesses(Access::Read).chain(self.byte_accesses(Access::Write));
+        let ends = ends.flat_map(|(.., op)| [op.place, op.place + op.len_bytes]);
+        let mut ends: BTreeSet<usize> = ends.map(|end| end.min(REGION_BYTES)).collect();
+        for range in between(&ends) {
+            let written = self.written_bytes(&range);
+            for (.., read) in self.byte_accesses(Access::Read).filter(|(.., read)| read.covers(&range)) {
+                let Some(found) = &read.found else { continue };
+                let found = &found[range.start - read.place..range.end - read.place];
+                let mut at = 0;
+                while at < found.len() {
+                    let run = |(_, bytes): &(Element, Vec<u8>)| {
+                        bytes[at..].iter().zip(&found[at..]).take_while(|(one, other)| one == other).count()
+                    };
+                    at += written.iter().map(run).max().unwrap_or(0).max(1);
+                    ends.insert(range.start + at);
                 }
             }
-            let found = &found[range.start - place..range.end - place];
-            if candidates.iter().any(|(_, bytes)| bytes == found) {
+        }
+        between(&ends)
+    }
+
+    /// Returns what each write leaves in a range, and what is there at first.
+    fn written_bytes(&self, range: &Range<usize>) -> Vec<(Element, Vec<u8>)> {
+        let writes = self.byte_accesses(Access::Write).filter(|(.., op)| op.covers(range));
+        let written = writes.map(|(_, number, op)| {
+            let bytes = &self.written[&number][range.start - op.place..range.end - op.place];
+            (number as Element + 1, bytes.to_vec())
+        });
+        [(0, marked_buffer(range.len()).to_vec())].into_iter().chain(written).collect()
+    }
+
+    fn cell_of_bytes(&self, range: Range<usize>) -> Cell<'_> {
+        let written = self.written_bytes(&range);
+        let writes = self.byte_accesses(Access::Write).filter(|(.., op)| op.covers(&range));
+        let writes = writes.map(|(node, number, _)| (node, number, Effect::Write(number as Element + 1)));
+        let reads = self.byte_accesses(Access::Read).filter(|(.., op)| op.covers(&range));
+        let reads = reads.filter_map(|(node, number, op)| {
+            let found = &op.found.as_ref()?[range.start - op.place..range.end - op.place];
+            let found = written.iter().filter(|(_, bytes)| bytes == found).map(|(write, _)| *write);
+            Some((node, number, Effect::Find(found.collect())))
+        });
+        self.cell(format!("bytes {range:?}"), "fi_rma/read-finds-last-write", writes.chain(reads).collect())
+    }
+
+    fn cell_of_element(&self, place: usize, datatype: Datatype) -> Option<Cell<'_>> {
+        let range = place..place + datatype.size_bytes();
+        let nodes = self.events.iter().enumerate().filter_map(|(node, event)| {
+            let Event::Access(number) = *event else { return None };
+            let access = &self.history.accesses[number];
+            let does = access.covers(&range).then(|| effect_on_element(number, access, place, datatype))?;
+            Some((node, number, does?))
+        });
+        let mut nodes: Vec<(usize, usize, Effect)> = nodes.collect();
+        let is_beside = |one: usize, other: usize| {
+            one != other && !self.is_before[one][other] && !self.is_before[other][one]
+        };
+        let is_contested = |(one, _, does): &(usize, usize, Effect)| {
+            let changes = |does: &Effect| !matches!(does, Effect::Find(_));
+            matches!(does, Effect::Write(_))
+                && nodes.iter().any(|(other, _, beside)| is_beside(*one, *other) && changes(beside))
+        };
+        if nodes.iter().any(is_contested) {
+            return None;
+        }
+        let is_exact = |(one, _, does): &(usize, usize, Effect)| {
+            let is_clear =
+                || nodes.iter().all(|(other, _, beside)| !is_beside(*one, *other) || !beside.can_change());
+            !matches!(does, Effect::Find(_)) || is_clear()
+        };
+        let exact: Vec<bool> = nodes.iter().map(is_exact).collect();
+        let mut exact = exact.into_iter();
+        nodes.retain(|_| exact.next() == Some(true));
+        Some(self.cell(format!("the {datatype} at {place}"), "fi_atomic/one-after-the-other", nodes))
+    }
+
+    fn cell(&self, what: String, clause: &'static str, nodes: Vec<(usize, usize, Effect)>) -> Cell<'_> {
+        assert!(nodes.len() < 128, "a program is not that long");
+        let after = |node: usize| {
+            let earlier = nodes.iter().map(|(earlier, ..)| self.is_before[*earlier][node]);
+            earlier.enumerate().fold(0, |after, (bit, is_before)| after | u128::from(is_before) << bit)
+        };
+        let afters: Vec<u128> = nodes.iter().map(|(node, ..)| after(*node)).collect();
+        let ops = nodes.into_iter().zip(afters).map(|((node, access, does), after)| {
+            let is_sure = self.is_known_to_take_effect(&self.history.accesses[access]);
+            let over_at = self.events[node].known_end_at(self.history);
+            CellOp { access, does, is_sure, over_at, after }
+        });
+        Cell { history: self.history, what, clause, ops: ops.collect() }
+    }
+}
+
+/// Returns the ranges between neighbouring ends.
+fn between(ends: &BTreeSet<usize>) -> Vec<Range<usize>> {
+    ends.iter().zip(ends.iter().skip(1)).map(|(begin, end)| *begin..*end).collect()
+}
+
+/// The rules of one element, or of one range of bytes.
+struct Cell<'a> {
+    history: &'a History,
+    what: String,
+    clause: &'static str,
+    ops: Vec<CellOp>,
+}
+
+/// An access to it.
+#[derive(Debug)]
+struct CellOp {
+    access: usize,
+    does: Effect,
+    /// Whether the access certainly takes effect. Otherwise it may or may not.
+    is_sure: bool,
+    over_at: Option<u64>,
+    /// The accesses that precede this one, a bit for each.
+    after: u128,
+}
+
+#[derive(Debug)]
+enum Effect {
+    /// A read has found one of these.
+    Find(Vec<Element>),
+    Write(Element),
+    Update {
+        op: AtomicOp,
+        datatype: Datatype,
+        operands: [Element; 2],
+        found: Option<Element>,
+    },
+}
+
+impl Effect {
+    fn can_change(&self) -> bool {
+        match self {
+            Effect::Find(_) => false,
+            Effect::Write(_) => true,
+            Effect::Update { op, .. } => op.can_write(),
+        }
+    }
+
+    /// Returns the element after the operation. Returns `None` if the operation cannot have found `before`.
+    fn element_after(&self, before: Element) -> Option<Element> {
+        match *self {
+            Effect::Find(ref found) => found.contains(&before).then_some(before),
+            Effect::Write(element) => Some(element),
+            Effect::Update { op, datatype, operands: [operand, compare], found } => {
+                let is_possible = found.is_none_or(|found| found == before);
+                is_possible.then(|| apply_atomic(op, datatype, [before, operand, compare]))
+            }
+        }
+    }
+}
+
+/// Returns the effect of an access on an element, or `None` for a plain read whose result is unknown.
+fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> Option<Effect> {
+    let found = access.found.as_ref().map(|found| {
+        let first = place - access.place;
+        element_from_bytes(&found[first..first + datatype.size_bytes()])
+    });
+    match access.access {
+        Access::Read => found.map(|found| Effect::Find(vec![found])),
+        Access::Flush => None,
+        Access::Write => Some(Effect::Write(operand_value(number, place))),
+        Access::Update(op) | Access::Fetch(op) => {
+            let operands = [operand_value(number, place), compare_value(number, place)];
+            Some(Effect::Update { op, datatype, operands, found })
+        }
+    }
+}
+
+impl Rules for Cell<'_> {
+    /// The accesses that have taken effect, or never will, a bit for each; and what is there.
+    type State = (u128, Element);
+
+    fn start(&self) -> (u128, Element) {
+        (0, 0)
+    }
+
+    /// Shows fi_rma/read-finds-last-write and fi_atomic/one-after-the-other.
+    fn step(
+        &self,
+        state: &(u128, Element),
+        now: u64,
+        event: history::Event,
+    ) -> Result<Vec<(u128, Element)>, Rejection> {
+        let is_end = event == history::Event::Finished;
+        let is_posted = |op: &CellOp| event == history::Event::Posted(Operation::Access(op.access));
+        if !is_end && !self.ops.iter().any(is_posted) {
+            return Ok(vec![*state]);
+        }
+        let is_due = |op: &CellOp| is_end || op.over_at.is_some_and(|over_at| over_at < now);
+        let bits = (0..).zip(&self.ops);
+        let due = bits.filter(|(_, op)| is_due(op)).fold(0, |due, (bit, _)| due | 1 << bit);
+        let states = self.states_after(*state, due, now, is_end);
+        require(!states.is_empty(), self.clause, || {
+            let of = |op: &CellOp| format!("\n{op:x?} by {:?}", self.history.accesses[op.access].by);
+            let ops: String = self.ops.iter().map(of).collect();
+            format!("in no order do {}, which were 0, become what was found: {ops}", self.what)
+        })?;
+        Ok(states)
+    }
+}
+
+impl Cell<'_> {
+    /// Returns the states in which the accesses `due` have taken effect; only one of them if one is enough.
+    fn states_after(
+        &self,
+        state: (u128, Element),
+        due: u128,
+        now: u64,
+        one_is_enough: bool,
+    ) -> Vec<(u128, Element)> {
+        let (mut seen, mut open, mut found) = (BTreeSet::new(), vec![state], Vec::new());
+        while let Some((mut done, before)) = open.pop() {
+            let is_next = |done: u128, bit: usize| {
+                let op = &self.ops[bit];
+                let posted_at = self.history.accesses[op.access].posted_at;
+                done >> bit & 1 == 0 && op.after & !done == 0 && posted_at < now
+            };
+            // A read as early as possible is no worse than a later one.
+            while let Some(bit) = (0..self.ops.len()).find(|&bit| {
+                let does = &self.ops[bit].does;
+                is_next(done, bit) && !does.can_change() && does.element_after(before).is_some()
+            }) {
+                done |= 1 << bit;
+            }
+            if !seen.insert((done, before)) {
                 continue;
             }
-            let stranger =
-                (0..found.len()).find(|&at| !candidates.iter().any(|(_, bytes)| bytes[at] == found[at]));
-            assert!(
-                stranger.is_none(),
-                "access {number} found at {range:?} what is none of {:?}; {:?}",
-                candidates.iter().map(|(write, _)| write).collect::<Vec<_>>(),
-                self.history.accesses[number]
-            );
+            if due & !done == 0 {
+                found.push((done, before));
+                if one_is_enough {
+                    break;
+                }
+                continue;
+            }
+            for bit in (0..self.ops.len()).filter(|&bit| is_next(done, bit)) {
+                let op = &self.ops[bit];
+                let skipped = (!op.is_sure).then_some(before);
+                let after = op.does.element_after(before).into_iter().chain(skipped);
+                open.extend(after.map(|element| (done | 1 << bit, element)));
+            }
         }
+        found
     }
 }
 
@@ -305,34 +483,4 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
         return true;
     }
     firsts.iter().any(|first| seconds.iter().any(|second| order.intersects(orders(*first, *second))))
-}
-
-/// Checks that a fenced access ends only after earlier messages were matched. A fence waits for the match if
-/// the message or the access has the match level.
-fn assert_fenced_accesses_wait_for_matches(history: &History, promise: Promise) {
-    for (number, fenced) in history.accesses.iter().enumerate() {
-        if !fenced.fenced
-            || fenced.ended != Some(Ok(()))
-            || !history.places[fenced.at.place].has_original_endpoint()
-        {
-            continue;
-        }
-        for (message, send) in history.sends.iter().enumerate() {
-            let is_before_it = send.from == fenced.by
-                && send.to == fenced.at.place
-                && send.posted_at < fenced.posted_at
-                && !matches!(send.ended, Some(Err(_)));
-            let is_known = promise != Promise::AcknowledgedOnly
-                || send.level == Level::Match && send.ended == Some(Ok(()));
-            if is_before_it && is_known && Level::Match == send.level.max(fenced.level) {
-                let matched_at = history.match_posted_at(message);
-                assert!(
-                    matched_at.is_some_and(|matched_at| matched_at < fenced.ended_at),
-                    "access {number} was past its fence at {}, and message {message}, before it, was matched \
-                     at {matched_at:?}",
-                    fenced.ended_at
-                );
-            }
-        }
-    }
 }

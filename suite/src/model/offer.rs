@@ -24,6 +24,8 @@ pub struct Offer {
     pub(crate) has_delivery: bool,
     pub(crate) has_matches: bool,
     pub(crate) completes_in_order: bool,
+    /// Whether the test reads the completion of each receive twice: a fault for tests of the model.
+    plants_duplicates: bool,
 }
 
 impl Offer {
@@ -38,7 +40,20 @@ impl Offer {
         has_delivery: true,
         has_matches: true,
         completes_in_order: true,
+        plants_duplicates: false,
     };
+
+    /// Returns the same with a fault: each received message is reported twice.
+    #[must_use]
+    pub const fn with_planted_duplicates(mut self) -> Offer {
+        self.plants_duplicates = true;
+        self
+    }
+
+    /// Whether each received message is reported twice.
+    pub(crate) fn plants_duplicates(&self) -> bool {
+        self.plants_duplicates
+    }
 
     /// Asks the provider behind the C interface, or returns [`NATIVE`](Self::NATIVE).
     pub fn of(transport: &TransportKind) -> Offer {
@@ -57,6 +72,7 @@ impl Offer {
             has_delivery: has_level(OpFlags::DELIVERY_COMPLETE),
             has_matches: has_level(OpFlags::MATCH_COMPLETE),
             completes_in_order: info.tx.comp_order.contains(Order::STRICT),
+            plants_duplicates: false,
         }
     }
 

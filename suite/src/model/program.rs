@@ -64,6 +64,11 @@ impl Program {
         self
     }
 
+    /// The number of its steps.
+    pub fn steps_len(&self) -> usize {
+        self.steps.len()
+    }
+
     /// The seed of the loopback network's faults.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -222,11 +227,12 @@ pub(crate) enum PeekAction {
 /// The kinds of disruptions of endpoints and links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disruption {
-    /// None.
+    /// None. All messages arrive, in order.
     None,
-    /// Endpoints close in order, and others open at their addresses.
+    /// Endpoints close in order, and others open at their addresses. All messages to receivers that were not
+    /// closed arrive, in order.
     Closing,
-    /// Endpoints end as if their processes had died, and links break.
+    /// Endpoints end as if their processes had died, and links break. All acknowledged messages arrive.
     Killing,
 }
 

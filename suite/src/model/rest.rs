@@ -1,17 +1,13 @@
 //! The end of a run: receives every message, waits for all operations, and cancels the remaining receives.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::CompletionFlags;
-use homespun::{FabricAddress, OperationError, Tag};
+use homespun::endpoint::SendMsg;
+use homespun::{FabricAddress, Tag};
 use homespun_engine::loopback::Network;
 
-use crate::model::history::{
-    AccessOp, Arrived, ClaimOp, History, Incarnation, Operation, PeekOp, ReceiveEnd, SendOp,
-};
+use crate::Deadline;
+use crate::model::history::{AccessOp, ClaimOp, History, Operation, PeekOp, ReceiveEnd, SendOp};
 use crate::model::program::LEN_MAX_BYTES;
-use crate::model::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
-use crate::payload::marked_buffer;
-use crate::{Deadline, Ended};
+use crate::model::run::{Runner, expect_accepted_or_full};
 
 /// The bit that distinguishes the test's messages from the program's.
 const RUNNERS_TAG: u64 = 1 << 63;
@@ -23,44 +19,14 @@ pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 /// no frame longer. Over other transports, every message has arrived before these rounds.
 const SILENT_ROUNDS: usize = 40;
 
-/// A receive of the test itself, which matches any waiting message of one kind: tagged or untagged.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Drain {
-    pub(crate) at: Incarnation,
-    is_tagged: bool,
-    posted_at: u64,
-}
-
 impl Runner<'_> {
     fn next_own_context(&mut self) -> u64 {
         self.next_own += 1;
         self.next_own
     }
 
-    pub(crate) fn record_own_operation_end(&mut self, place: usize, context: u64, ended: &Ended) {
-        let flags = match ended {
-            Ok((completion, _)) => completion.flags,
-            Err(failed) => failed.completion.flags,
-        };
-        if flags.contains(CompletionFlags::SEND) {
-            assert!(self.own_pending.remove(&context), "the runner's send {context:#x} ended again");
-            return;
-        }
-        let drain = self.drains.remove(&context);
-        let Drain { at, is_tagged, posted_at } = drain.expect("a receive of the runner's ends once");
-        assert_eq!(at, self.history.incarnation_at(place), "the receive of another endpoint");
-        match self.record_received_message(at, LEN_MAX_BYTES, ended) {
-            Ok(message) => {
-                let waited = self.waited.entry((at, is_tagged)).or_default();
-                let order = *waited;
-                *waited += 1;
-                self.history.record_arrival(message, Arrived::Waiting { order, posted_at });
-            }
-            Err(OperationError::Cancelled) => {}
-            Err(error) => {
-                expect_lost_sender_errno(&error);
-            }
-        }
+    pub(crate) fn record_own_send_end(&mut self, context: u64) {
+        assert!(self.own_pending.remove(&context), "the runner's send {context:#x} ended again");
     }
 
     /// Waits until every send has ended and every message was received or lost.
@@ -136,19 +102,17 @@ impl Runner<'_> {
                     self.cancel_last_open_receive(place);
                 }
             }
-            for is_tagged in [false, true] {
+            for tagged in [None, Some((0, !RUNNERS_TAG))] {
                 let at = self.history.incarnation_at(place);
-                if self.drains.values().any(|drain| drain.at == at && drain.is_tagged == is_tagged) {
+                let is_posted = self.drains.iter().any(|&drain| {
+                    let drain = &self.history.receives[drain];
+                    drain.at == at && drain.tagged == tagged && drain.ended.is_none()
+                });
+                if is_posted {
                     continue;
                 }
-                let context = self.next_own_context();
-                let tagged = is_tagged.then_some(Tag(0).ignoring(!RUNNERS_TAG));
-                let buffers = vec![marked_buffer(LEN_MAX_BYTES)];
-                let receive = RecvMsg { buffers, tagged, context, ..RecvMsg::default() };
-                let Some(party) = &self.parties[place] else { continue };
-                if expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
-                    let posted_at = self.advance_time();
-                    self.drains.insert(context, Drain { at, is_tagged, posted_at });
+                if self.post_receive(place, tagged, None, LEN_MAX_BYTES, false) {
+                    self.drains.insert(self.history.receives.len() - 1);
                 } else {
                     self.cancel_last_open_receive(place);
                 }
@@ -161,9 +125,10 @@ impl Runner<'_> {
         let who = self.history.incarnation_at(place);
         let can_be_cancelled = |receive: &usize| {
             let context = Operation::Receive(*receive).context();
+            let is_drain = self.drains.contains(receive);
             let receive = &self.history.receives[*receive];
             let is_open = receive.ended.is_none() && !receive.cancelled && !receive.too_late_to_cancel;
-            receive.at == who && is_open && !self.asked_to_cancel.contains(&context)
+            receive.at == who && is_open && !is_drain && !self.asked_to_cancel.contains(&context)
         };
         let last = (0..self.history.receives.len()).rev().find(can_be_cancelled);
         if let (Some(receive), Some(party)) = (last, &self.parties[place]) {
@@ -235,15 +200,6 @@ impl Runner<'_> {
             }
             let end = self.history.receives[receive].ended.take();
             assert_eq!(end, Some(ReceiveEnd::Cancelled));
-        }
-        for (context, Drain { at, .. }) in self.drains.clone() {
-            let Some(party) = &self.parties[at.place] else { continue };
-            let cancelled = party.endpoint.cancel(context);
-            cancelled.unwrap_or_else(|error| panic!("a receive of the runner's is stuck: {error}"));
-            while self.drains.contains_key(&context) {
-                self.read_all();
-                deadline.yield_or_panic("a cancelled receive of the runner's");
-            }
         }
     }
 }

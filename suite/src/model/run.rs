@@ -1,6 +1,6 @@
 //! Runs a program to its end, and records its history.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::mem;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
@@ -10,13 +10,13 @@ use homespun::{
     ReadError, Tag,
 };
 
+use crate::model::ends::EVERY_END;
 use crate::model::history::{
-    Access, AccessOp, AddressHistory, Arrived, ClaimEnd, ClaimOp, End, History, Incarnation, Level,
-    Operation, PeekEnd, PeekOp, ReceiveEnd, ReceiveOp, SendOp,
+    Access, AccessOp, End, Event, History, Incarnation, Level, Operation, ReceiveEnd,
 };
 use crate::model::offer::Offer;
-use crate::model::program::{PeekAction, Program, SendCall, Step};
-use crate::model::rest::{Drain, RUNNERS_CONTEXT};
+use crate::model::program::{Program, SendCall, Step};
+use crate::model::rest::RUNNERS_CONTEXT;
 use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 use crate::{Ended, Net, Party, Region, Setup};
 
@@ -34,6 +34,8 @@ pub(crate) struct Runner<'a> {
     /// The party of each place, `None` if it is closed or killed.
     pub(crate) parties: Vec<Option<Party>>,
     pub(crate) history: History,
+    /// The receives that the test has posted itself, for messages that no receive of the program gets.
+    pub(crate) drains: BTreeSet<usize>,
     /// How many injected messages and writes of each party may still fail.
     pub(crate) injected: Vec<usize>,
     /// The contexts of operations whose cancel was accepted, if that promises nothing (`fi_cancel(3)`).
@@ -41,14 +43,8 @@ pub(crate) struct Runner<'a> {
     /// The contexts of the test's own outstanding sends.
     pub(crate) own_pending: BTreeSet<u64>,
     pub(crate) next_own: u64,
-    /// The test's own outstanding receives, by context.
-    pub(crate) drains: BTreeMap<u64, Drain>,
-    /// The number of unexpected messages of each kind that each endpoint had.
-    pub(crate) waited: BTreeMap<(Incarnation, bool), usize>,
     /// The number of events so far.
     pub(crate) events: usize,
-    /// The current time of the history.
-    now: u64,
 }
 
 pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> History {
@@ -56,7 +52,6 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
         (0..program.parties).map(|_| net.open_party_with(party_setup(program))).collect();
     let names: Vec<Address> = parties.iter().map(|party| party.endpoint.name().unwrap()).collect();
     parties.iter().for_each(|party| insert_all_addresses(party, &names));
-    let places = parties.iter().map(|_| AddressHistory::default()).collect();
     let mut runner = Runner {
         net,
         offer,
@@ -65,14 +60,12 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
         injected: vec![0; parties.len()],
         regions: Vec::new(),
         parties: parties.into_iter().map(Some).collect(),
-        history: History { places, ..History::default() },
+        history: History::of_places(program.parties),
+        drains: BTreeSet::new(),
         asked_to_cancel: BTreeSet::new(),
         own_pending: BTreeSet::new(),
         next_own: RUNNERS_CONTEXT,
-        drains: BTreeMap::new(),
-        waited: BTreeMap::new(),
         events: 0,
-        now: 0,
     };
     let has_regions = offer.caps.contains(Caps::RMA);
     runner.regions = (0..)
@@ -87,6 +80,7 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
     }
     runner.finish_all_operations();
     runner.read_all_regions();
+    runner.history.record(Event::Finished);
     runner.check_no_receive_waits_for_a_lost_peer();
     runner.cancel_remaining_receives();
     runner.history
@@ -189,12 +183,6 @@ impl Runner<'_> {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
-    /// Advances the time of the history, and returns it.
-    pub(crate) fn advance_time(&mut self) -> u64 {
-        self.now += 1;
-        self.now
-    }
-
     fn send(
         &mut self,
         from: usize,
@@ -241,33 +229,21 @@ impl Runner<'_> {
             return;
         }
         self.injected[from] += usize::from(injected);
-        let (from, posted_at) = (self.history.incarnation_at(from), self.advance_time());
-        self.history.sends.push(SendOp {
-            from,
-            to,
-            tag,
-            len_bytes,
-            level,
-            fenced,
-            injected,
-            posted_at,
-            cancelled: false,
-            ended: None,
-            ended_at: 0,
-            arrived: None,
-            seen_at: None,
-        });
+        let from = self.history.incarnation_at(from);
+        let send = self.history.post_send((from, to), tag, len_bytes, level);
+        (send.fenced, send.injected) = (fenced, injected);
     }
 
-    fn post_receive(
+    /// Posts a receive. Returns false if there was no room for it.
+    pub(crate) fn post_receive(
         &mut self,
         at: usize,
         tagged: Option<(u64, u64)>,
         from: Option<usize>,
         len_bytes: usize,
         in_pieces: bool,
-    ) {
-        let Some(party) = &self.parties[at] else { return };
+    ) -> bool {
+        let Some(party) = &self.parties[at] else { return true };
         let len_bytes = self.raise_to_min_len(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
         let buffers = if in_pieces { marked_buffers(len_bytes, 3) } else { vec![marked_buffer(len_bytes)] };
@@ -279,70 +255,10 @@ impl Runner<'_> {
             ..RecvMsg::default()
         };
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
-            return;
-        }
-        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
-        self.history.receives.push(ReceiveOp {
-            at,
-            tagged,
-            from,
-            len_bytes,
-            posted_at,
-            cancelled: false,
-            too_late_to_cancel: false,
-            ended: None,
-            buffer: None,
-        });
-    }
-
-    fn post_peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {
-        let Some(party) = self.parties[at].as_ref().filter(|_| self.program.with_data) else { return };
-        let context = Operation::Peek(self.history.peeks.len()).context();
-        let flags = OpFlags::PEEK
-            | match then {
-                PeekAction::Leave => OpFlags::empty(),
-                PeekAction::Claim => OpFlags::CLAIM,
-                PeekAction::Discard => OpFlags::DISCARD,
-            };
-        let receive = RecvMsg {
-            from: source_address(from),
-            tagged: Some(Tag(tagged.0).ignoring(tagged.1)),
-            context,
-            flags,
-            ..RecvMsg::default()
-        };
-        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
-            return;
-        }
-        let (at, posted_at) = (self.history.incarnation_at(at), self.advance_time());
-        self.history.peeks.push(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None });
-    }
-
-    /// Returns the peeks of an endpoint that hold a claimed message which no operation has received or
-    /// discarded.
-    pub(crate) fn peeks_with_unreceived_claims(&self, place: usize) -> Vec<usize> {
-        let who = self.history.incarnation_at(place);
-        let peeks = self.history.peeks.iter().enumerate();
-        let claiming = peeks.filter(|(_, peek)| peek.at == who && peek.has_unreceived_claim());
-        claiming.map(|(number, _)| number).collect()
-    }
-
-    /// Posts a receive or a discard of a claimed message. Returns whether the post was accepted.
-    pub(crate) fn post_claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
-        let Some(party) = &self.parties[self.history.peeks[peek].at.place] else { return false };
-        let context = Operation::Peek(peek).context();
-        let len_bytes = self.raise_to_min_len(len_bytes);
-        let (buffers, flags) = if discards {
-            (Vec::new(), OpFlags::CLAIM | OpFlags::DISCARD)
-        } else {
-            (vec![marked_buffer(len_bytes)], OpFlags::CLAIM)
-        };
-        let receive = RecvMsg { buffers, tagged: Some(Tag(0).into()), context, flags, ..RecvMsg::default() };
-        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return false;
         }
-        let posted_at = self.advance_time();
-        self.history.peeks[peek].claim = Some(ClaimOp { len_bytes, discards, posted_at, ended: None });
+        let at = self.history.incarnation_at(at);
+        self.history.post_receive(at, tagged, len_bytes).from = from;
         true
     }
 
@@ -378,6 +294,10 @@ impl Runner<'_> {
             self.history.record_cancel(operation, result);
         } else if result.is_ok() {
             self.asked_to_cancel.insert(operation.context());
+            if let Operation::Receive(receive) = operation {
+                let now = self.history.events.len() as u64;
+                self.history.receives[receive].cancel_asked_at.get_or_insert(now);
+            }
         }
     }
 
@@ -447,7 +367,7 @@ impl Runner<'_> {
             Err(failed) => failed.completion.context,
         };
         if context >= RUNNERS_CONTEXT {
-            return self.record_own_operation_end(at, context, &ended);
+            return self.record_own_send_end(context);
         }
         let was_cancelled = matches!(&ended, Err(failed) if failed.error == OperationError::Cancelled);
         if was_cancelled && self.asked_to_cancel.remove(&context) {
@@ -466,7 +386,12 @@ impl Runner<'_> {
         }
         match Operation::from_context(context) {
             Operation::Send(send) => self.record_send_end(who, send, ended),
-            Operation::Receive(receive) => self.record_receive_end(who, receive, &ended),
+            Operation::Receive(receive) => {
+                self.record_receive_end(who, receive, &ended);
+                if ended.is_ok() && self.offer.plants_duplicates() {
+                    self.record_receive_end(who, receive, &ended);
+                }
+            }
             Operation::Access(access) => self.record_access_end(who, access, ended),
             Operation::Peek(peek) => match self.history.peeks.get(peek) {
                 Some(posted) if posted.claim.is_some() => self.record_claim_end(who, peek, &ended),
@@ -477,7 +402,7 @@ impl Runner<'_> {
     }
 
     fn record_send_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
-        let now = self.advance_time();
+        let now = self.history.record(Event::Ended(Operation::Send(identity)));
         let send = self.history.sends.get_mut(identity).expect("a send that was posted");
         assert_eq!(send.from, who, "the send of another endpoint");
         let kind = if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
@@ -499,78 +424,32 @@ impl Runner<'_> {
 
     fn record_receive_end(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
         let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
-        assert_eq!((posted.at, posted.ended), (who, None), "receive {receive} ended again, with {ended:?}");
+        let is_first = (posted.at, posted.ended) == (who, None);
+        assert!(is_first, "{EVERY_END} is violated: receive {receive} ended again, with {ended:?}");
         if posted.buffer.is_some() {
             return self.record_buffer_entry(who, receive, ended);
         }
-        let end = match self.record_received_message(who, posted.len_bytes, ended) {
+        let end = match self.check_received_message(who, posted.len_bytes, ended) {
             Ok(message) => {
-                self.history.record_arrival(message, Arrived::Received(receive));
+                self.history.record_taken(receive, message);
                 ReceiveEnd::Took(message)
             }
             Err(OperationError::Cancelled) => ReceiveEnd::Cancelled,
             Err(error) => ReceiveEnd::Broken(expect_lost_sender_errno(&error)),
         };
+        if !matches!(end, ReceiveEnd::Took(_)) {
+            self.history.record(Event::Ended(Operation::Receive(receive)));
+        }
         self.history.receives[receive].ended = Some(end);
     }
 
-    fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
-        let now = self.advance_time();
-        let posted = &self.history.peeks[peek];
-        assert_eq!((posted.at, posted.ended), (who, None), "peek {peek} ended again, with {ended:?}");
-        let then = posted.then;
-        let end = match ended {
-            Ok((completion, source)) => {
-                let message = usize::try_from(completion.data).expect("a small number");
-                let len_bytes = self.check_completion_fields(who, message, completion, *source);
-                assert_eq!(completion.len_bytes, len_bytes);
-                self.history.record_seen(message, now);
-                match then {
-                    PeekAction::Leave => {}
-                    PeekAction::Claim => self.history.record_arrival(message, Arrived::Claimed(peek)),
-                    PeekAction::Discard => self.history.record_arrival(message, Arrived::Discarded(peek)),
-                }
-                PeekEnd::Found(message)
-            }
-            Err(failed) => match failed.error {
-                OperationError::NoMessage => PeekEnd::Nothing,
-                _ => panic!("peek {peek} failed: {failed:?}"),
-            },
-        };
-        self.history.peeks[peek].ended = Some(end);
-    }
-
-    fn record_claim_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
-        let PeekOp { at, ended: found, claim, .. } = &self.history.peeks[peek];
-        let (Some(PeekEnd::Found(claimed)), Some(claim)) = (*found, claim) else {
-            panic!("{ended:?} is the end of nothing")
-        };
-        assert_eq!((*at, claim.ended), (who, None), "claim {peek} ended again, with {ended:?}");
-        let end = match ended {
-            Ok((completion, source)) if claim.discards => {
-                let len_bytes = self.check_completion_fields(who, claimed, completion, *source);
-                assert_eq!(completion.len_bytes, len_bytes);
-                ClaimEnd::Done
-            }
-            _ => match self.record_received_message(who, claim.len_bytes, ended) {
-                Ok(message) => {
-                    assert_eq!(message, claimed, "another message than was claimed");
-                    ClaimEnd::Done
-                }
-                Err(error) => ClaimEnd::Broken(expect_lost_sender_errno(&error)),
-            },
-        };
-        self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
-    }
-
     /// Checks the end of a receive. Returns the identity of the received message, or the error.
-    pub(crate) fn record_received_message(
-        &mut self,
+    pub(crate) fn check_received_message(
+        &self,
         who: Incarnation,
         room_bytes: usize,
         ended: &Ended,
     ) -> Result<usize, OperationError> {
-        let now = self.advance_time();
         let (completion, source, overflow_bytes) = match ended {
             Ok((completion, source)) => (completion, *source, 0),
             Err(failed) => match failed.error {
@@ -581,9 +460,7 @@ impl Runner<'_> {
                 ref error => return Err(error.clone()),
             },
         };
-        let message = self.check_and_identify_message(who, room_bytes, completion, source, overflow_bytes);
-        self.history.record_seen(message, now);
-        Ok(message)
+        Ok(self.check_and_identify_message(who, room_bytes, completion, source, overflow_bytes))
     }
 
     /// Checks the bytes and the completion of a received message. Returns the identity of the message.
@@ -614,7 +491,7 @@ impl Runner<'_> {
     }
 
     /// Checks the fields of a received message's completion. Returns the length that was sent.
-    fn check_completion_fields(
+    pub(crate) fn check_completion_fields(
         &self,
         who: Incarnation,
         identity: usize,
@@ -663,6 +540,3 @@ pub(crate) fn expect_accepted_or_full(result: Result<(), Error>) -> bool {
         Err(error) => panic!("an operation was refused: {error}"),
     }
 }
-
-/// The result of a cancelled send.
-pub(crate) const CANCELLED: Result<(), Errno> = Err(Errno::ECANCELED);

@@ -6,9 +6,7 @@ use homespun::{Completion, Endpoint, Error, FabricAddress, OperationError, Tag};
 
 use super::program::{LONGEST_BYTES, Program, Step};
 use crate::connecting::{self, Side};
-use crate::model::history::{
-    AddressHistory, Arrived, BufferOp, History, Level, Operation, ReceiveEnd, ReceiveOp, SendOp,
-};
+use crate::model::history::{BufferOp, Event, History, Level, Operation, ReceiveEnd, ReceiveOp};
 use crate::model::run::expect_accepted_or_full;
 use crate::payload::{marked_buffer, payload, received_bytes};
 use crate::poll_completion;
@@ -25,8 +23,6 @@ const SILENT_ROUNDS: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     pub(super) history: History,
-    /// The completed receives of each endpoint, in the order of completion, each with its message.
-    pub(super) received: [Vec<(usize, usize)>; 2],
     /// The number of receives that were posted before the first send.
     pub(super) posted_first: usize,
 }
@@ -35,17 +31,13 @@ struct Runner {
     sides: [Side; 2],
     endpoints: [Endpoint; 2],
     observed: Observed,
-    /// The current time of the history.
-    now: u64,
 }
 
 pub(super) fn run_program(net: &Net, program: &Program) -> Observed {
     let sides = [open_side(net, program), open_side(net, program)];
     let endpoints = connect(&sides);
-    let history =
-        History { places: vec![AddressHistory::default(), AddressHistory::default()], ..History::default() };
-    let mut runner =
-        Runner { sides, endpoints, observed: Observed { history, ..Observed::default() }, now: 0 };
+    let observed = Observed { history: History::of_places(2), ..Observed::default() };
+    let mut runner = Runner { sides, endpoints, observed };
     if program.receives_first {
         program.steps.iter().filter(|step| step.is_receive()).for_each(|step| runner.run_step(step));
         runner.observed.posted_first = runner.observed.history.receives.len();
@@ -53,6 +45,7 @@ pub(super) fn run_program(net: &Net, program: &Program) -> Observed {
     let is_left = |step: &&Step| !(program.receives_first && step.is_receive());
     program.steps.iter().filter(is_left).for_each(|step| runner.run_step(step));
     runner.receive_everything();
+    runner.observed.history.record(Event::Finished);
     let Runner { sides: [one, other], endpoints, observed, .. } = runner;
     connecting::close_with_progress(endpoints, &[&one, &other]);
     observed
@@ -111,11 +104,6 @@ impl Runner {
         }
     }
 
-    fn advance_time(&mut self) -> u64 {
-        self.now += 1;
-        self.now
-    }
-
     fn send(&mut self, from: usize, tag: Option<u64>, len_bytes: usize, level: Level) {
         let identity = self.observed.history.sends.len();
         let flags = match level {
@@ -135,22 +123,8 @@ impl Runner {
         if !expect_accepted_or_full(self.endpoints[from].sendmsg(message).map_err(Error::from)) {
             return;
         }
-        let posted_at = self.advance_time();
-        self.observed.history.sends.push(SendOp {
-            from: self.observed.history.incarnation_at(from),
-            to: 1 - from,
-            tag,
-            len_bytes,
-            level,
-            fenced: false,
-            injected: false,
-            posted_at,
-            cancelled: false,
-            ended: None,
-            ended_at: 0,
-            arrived: None,
-            seen_at: None,
-        });
+        let who = self.observed.history.incarnation_at(from);
+        self.observed.history.post_send((who, 1 - from), tag, len_bytes, level);
     }
 
     /// Returns the context of the next receive.
@@ -182,19 +156,8 @@ impl Runner {
         len_bytes: usize,
         buffer: Option<BufferOp>,
     ) {
-        let posted_at = self.advance_time();
         let at = self.observed.history.incarnation_at(at);
-        self.observed.history.receives.push(ReceiveOp {
-            at,
-            tagged,
-            from: None,
-            len_bytes,
-            posted_at,
-            cancelled: false,
-            too_late_to_cancel: false,
-            ended: None,
-            buffer,
-        });
+        self.observed.history.post_receive(at, tagged, len_bytes).buffer = buffer;
     }
 
     /// Reads and records one completion. Returns false if there was none.
@@ -213,7 +176,7 @@ impl Runner {
     }
 
     fn record_send_end(&mut self, at: usize, identity: usize, ended: &Ended) {
-        let now = self.advance_time();
+        let now = self.observed.history.record(Event::Ended(Operation::Send(identity)));
         let send = &mut self.observed.history.sends[identity];
         assert!(ended.is_ok(), "send {identity} failed: {ended:?}");
         assert_eq!((send.from.place, send.ended), (at, None), "send {identity} ended again");
@@ -266,10 +229,7 @@ impl Runner {
         assert!(overflow_bytes == 0 || placed_bytes == room_bytes, "receive {receive} has room left");
         let bytes = received_bytes(&completion.buffer);
         assert!(bytes == payload(identity as u64, placed_bytes), "message {identity} has other bytes");
-        let now = self.advance_time();
-        self.observed.history.record_seen(identity, now);
-        self.observed.history.record_arrival(identity, Arrived::Received(receive));
-        self.observed.received[at].push((receive, identity));
+        self.observed.history.record_taken(receive, identity);
         identity
     }
 
@@ -322,6 +282,7 @@ impl Runner {
                 && self.endpoints[at].cancel(Operation::Receive(number).context()).is_ok()
             {
                 receive.cancelled = true;
+                receive.cancel_asked_at = Some(self.observed.history.events.len() as u64);
                 return;
             }
         }

@@ -1,0 +1,150 @@
+//! The rules of ends: each operation ends as promised, and completions keep their order.
+
+use std::collections::BTreeMap;
+
+use homespun::Errno;
+
+use crate::model::acceptor::{Rejection, Rules, require};
+use crate::model::history::{ClaimEnd, Event, History, Incarnation, Operation, PeekEnd, ReceiveEnd};
+use crate::model::program::Disruption;
+
+const CANCEL: &str = "fi_endpoint/cancelled-once";
+pub(crate) const EVERY_END: &str = "fi_cq/reports-ends-of-transfers";
+const RELIABLE: &str = "fi_endpoint/reliable-delivery";
+
+pub(crate) struct Ends<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) disruption: Disruption,
+    /// Whether sends and accesses complete in posting order.
+    pub(crate) are_in_order: bool,
+}
+
+impl Rules for Ends<'_> {
+    /// For each initiator and target, when the operation was posted that has ended last.
+    type State = BTreeMap<(Incarnation, usize), u64>;
+
+    fn start(&self) -> Self::State {
+        BTreeMap::new()
+    }
+
+    fn step(&self, state: &Self::State, _: u64, event: Event) -> Result<Vec<Self::State>, Rejection> {
+        let mut state = state.clone();
+        match event {
+            Event::Ended(operation) if self.are_in_order => self.check_order(&mut state, operation)?,
+            Event::Finished => {
+                self.check_sends()?;
+                self.check_receives()?;
+                self.check_peeks()?;
+                self.check_accesses()?;
+            }
+            _ => {}
+        }
+        Ok(vec![state])
+    }
+}
+
+impl Ends<'_> {
+    /// Shows fi_cq/order-tells-of-earlier.
+    fn check_order(
+        &self,
+        last: &mut BTreeMap<(Incarnation, usize), u64>,
+        operation: Operation,
+    ) -> Result<(), Rejection> {
+        let (stream, posted_at) = match operation {
+            Operation::Send(send) => {
+                let send = &self.history.sends[send];
+                ((send.from, send.to), send.posted_at)
+            }
+            Operation::Access(access) => {
+                let access = &self.history.accesses[access];
+                if access.injected || access.is_direct_by_owner() {
+                    return Ok(());
+                }
+                ((access.by, access.at.place), access.posted_at)
+            }
+            Operation::Receive(_) | Operation::Peek(_) => return Ok(()),
+        };
+        let before = last.insert(stream, posted_at);
+        require(before < Some(posted_at), "fi_cq/order-tells-of-earlier", || {
+            format!("the operation was posted at {posted_at}, and a later one, of {before:?}, ended first")
+        })
+    }
+
+    /// Whether an operation between these endpoints may fail with its peer.
+    fn may_fail(&self, peer: Option<usize>) -> bool {
+        match self.disruption {
+            Disruption::None => false,
+            Disruption::Closing => peer.is_some_and(|peer| !self.is_original(peer)),
+            Disruption::Killing => true,
+        }
+    }
+
+    fn is_original(&self, place: usize) -> bool {
+        self.history.places[place].has_original_endpoint()
+    }
+
+    fn check_sends(&self) -> Result<(), Rejection> {
+        for (number, send) in self.history.sends.iter().enumerate() {
+            let what = || format!("send {number}: {send:?}");
+            let has_arrived = send.arrived.is_some() || send.seen_at.is_some();
+            require(!send.cancelled || !has_arrived, "fi_endpoint/cancelled-has-no-effect", what)?;
+            if self.history.is_alive(send.from) {
+                require(send.cancelled == (send.ended == Some(Err(Errno::ECANCELED))), CANCEL, what)?;
+                require(send.injected || send.ended.is_some(), EVERY_END, what)?;
+                let has_failed = send.has_failed() && !send.cancelled;
+                require(!has_failed || self.may_fail(Some(send.to)), RELIABLE, what)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_receives(&self) -> Result<(), Rejection> {
+        for (number, receive) in self.history.receives.iter().enumerate() {
+            let what = || format!("receive {number}: {receive:?}");
+            if self.history.is_alive(receive.at) {
+                let is_cancelled = receive.ended == Some(ReceiveEnd::Cancelled);
+                require(receive.cancelled == is_cancelled, CANCEL, what)?;
+            }
+            let has_lost = receive.buffer.as_ref().is_some_and(|buffer| buffer.has_lost);
+            require(!has_lost || self.disruption == Disruption::Killing, RELIABLE, what)?;
+            // An endpoint that is closed in order leaves no message half sent.
+            let is_broken = matches!(receive.ended, Some(ReceiveEnd::Broken(_)));
+            require(!is_broken || self.may_fail(receive.from), RELIABLE, what)?;
+        }
+        Ok(())
+    }
+
+    fn check_peeks(&self) -> Result<(), Rejection> {
+        for (number, peek) in self.history.peeks.iter().enumerate() {
+            let what = || format!("peek {number}: {peek:?}");
+            require(peek.ended.is_some() || !self.history.is_alive(peek.at), EVERY_END, what)?;
+            if let (Some(PeekEnd::Found(message)), Some(claim)) = (peek.ended, &peek.claim) {
+                let send = &self.history.sends[message];
+                let was_there = send.success_implies_arrival() && send.has_succeeded();
+                let may_break = self.disruption == Disruption::Killing && !was_there;
+                let is_broken = matches!(claim.ended, Some(ClaimEnd::Broken(_)));
+                require(!is_broken || may_break, "fi_tagged/claim-takes-message", what)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_accesses(&self) -> Result<(), Rejection> {
+        for (number, access) in self.history.accesses.iter().enumerate() {
+            let what = || format!("access {number}: {access:?}");
+            if !self.history.is_alive(access.by) {
+                continue;
+            }
+            require(access.cancelled == (access.ended == Some(Err(Errno::ECANCELED))), CANCEL, what)?;
+            if access.injected || access.cancelled {
+                continue;
+            }
+            require(access.ended.is_some(), EVERY_END, what)?;
+            let has_succeeded = access.ended == Some(Ok(()));
+            require(has_succeeded || self.may_fail(Some(access.at.place)), RELIABLE, what)?;
+            let is_to_be_told = access.has_data && has_succeeded && self.is_original(access.at.place);
+            require(!is_to_be_told || access.data_read_at.is_some(), "fi_cq/flag-remote-data", what)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Peeks, and the receives of claimed messages.
+
+use homespun::endpoint::RecvMsg;
+use homespun::flags::OpFlags;
+use homespun::{OperationError, Tag};
+
+use crate::Ended;
+use crate::model::history::{Arrived, ClaimEnd, ClaimOp, Event, Incarnation, Operation, PeekEnd, PeekOp};
+use crate::model::program::PeekAction;
+use crate::model::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno, source_address};
+use crate::payload::marked_buffer;
+
+impl Runner<'_> {
+    pub(crate) fn post_peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {
+        let Some(party) = self.parties[at].as_ref().filter(|_| self.program.with_data) else { return };
+        let context = Operation::Peek(self.history.peeks.len()).context();
+        let flags = OpFlags::PEEK
+            | match then {
+                PeekAction::Leave => OpFlags::empty(),
+                PeekAction::Claim => OpFlags::CLAIM,
+                PeekAction::Discard => OpFlags::DISCARD,
+            };
+        let receive = RecvMsg {
+            from: source_address(from),
+            tagged: Some(Tag(tagged.0).ignoring(tagged.1)),
+            context,
+            flags,
+            ..RecvMsg::default()
+        };
+        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
+            return;
+        }
+        let at = self.history.incarnation_at(at);
+        self.history.post_peek(at, tagged, from, then);
+    }
+
+    /// Returns the peeks of an endpoint that hold a claimed message which no operation has received or
+    /// discarded.
+    pub(crate) fn peeks_with_unreceived_claims(&self, place: usize) -> Vec<usize> {
+        let who = self.history.incarnation_at(place);
+        let peeks = self.history.peeks.iter().enumerate();
+        let claiming = peeks.filter(|(_, peek)| peek.at == who && peek.has_unreceived_claim());
+        claiming.map(|(number, _)| number).collect()
+    }
+
+    /// Posts a receive or a discard of a claimed message. Returns whether the post was accepted.
+    pub(crate) fn post_claim(&mut self, peek: usize, len_bytes: usize, discards: bool) -> bool {
+        let Some(party) = &self.parties[self.history.peeks[peek].at.place] else { return false };
+        let context = Operation::Peek(peek).context();
+        let len_bytes = self.raise_to_min_len(len_bytes);
+        let (buffers, flags) = if discards {
+            (Vec::new(), OpFlags::CLAIM | OpFlags::DISCARD)
+        } else {
+            (vec![marked_buffer(len_bytes)], OpFlags::CLAIM)
+        };
+        let receive = RecvMsg { buffers, tagged: Some(Tag(0).into()), context, flags, ..RecvMsg::default() };
+        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
+            return false;
+        }
+        let posted_at = self.history.record(Event::ClaimPosted(peek));
+        self.history.peeks[peek].claim = Some(ClaimOp { len_bytes, discards, posted_at, ended: None });
+        true
+    }
+
+    pub(crate) fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
+        let now = self.history.record(Event::Ended(Operation::Peek(peek)));
+        let posted = &self.history.peeks[peek];
+        assert_eq!((posted.at, posted.ended), (who, None), "peek {peek} ended again, with {ended:?}");
+        let then = posted.then;
+        let end = match ended {
+            Ok((completion, source)) => {
+                let message = usize::try_from(completion.data).expect("a small number");
+                let len_bytes = self.check_completion_fields(who, message, completion, *source);
+                assert_eq!(completion.len_bytes, len_bytes);
+                self.history.record_seen(message, now);
+                match then {
+                    PeekAction::Leave => {}
+                    PeekAction::Claim => self.history.record_arrival(message, Arrived::Claimed(peek)),
+                    PeekAction::Discard => self.history.record_arrival(message, Arrived::Discarded(peek)),
+                }
+                PeekEnd::Found(message)
+            }
+            Err(failed) => match failed.error {
+                OperationError::NoMessage => PeekEnd::Nothing,
+                _ => panic!("peek {peek} failed: {failed:?}"),
+            },
+        };
+        self.history.peeks[peek].ended = Some(end);
+    }
+
+    pub(crate) fn record_claim_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
+        let PeekOp { at, ended: found, claim, .. } = &self.history.peeks[peek];
+        let (Some(PeekEnd::Found(claimed)), Some(claim)) = (*found, claim) else {
+            panic!("{ended:?} is the end of nothing")
+        };
+        assert_eq!((*at, claim.ended), (who, None), "claim {peek} ended again, with {ended:?}");
+        let end = match ended {
+            Ok((completion, source)) if claim.discards => {
+                let len_bytes = self.check_completion_fields(who, claimed, completion, *source);
+                assert_eq!(completion.len_bytes, len_bytes);
+                ClaimEnd::Done
+            }
+            _ => match self.check_received_message(who, claim.len_bytes, ended) {
+                Ok(message) => {
+                    assert_eq!(message, claimed, "another message than was claimed");
+                    ClaimEnd::Done
+                }
+                Err(error) => ClaimEnd::Broken(expect_lost_sender_errno(&error)),
+            },
+        };
+        self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);
+    }
+}
