@@ -105,7 +105,12 @@ pub enum Kind {
 }
 
 impl Page {
-    fn parse(name: &'static str, text: &str) -> Page {
+    /// Parses the clauses of a page.
+    ///
+    /// # Panics
+    ///
+    /// If they are malformed.
+    pub fn parse(name: &'static str, text: &str) -> Page {
         let page: Page = toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
         Page { name, ..page }
     }

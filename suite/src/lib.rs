@@ -60,7 +60,6 @@ mod semantic_tests;
 mod semantics;
 mod setup;
 pub mod sleeping;
-pub mod statement_table;
 mod transport;
 
 pub use homespun_conformance::Contract;

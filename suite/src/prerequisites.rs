@@ -118,6 +118,20 @@ impl Prerequisite {
         required: Required::InCi,
     };
 
+    /// The manual pages of libfabric and librpma.
+    pub const MANUAL_PAGES: Prerequisite = Prerequisite {
+        name: "manual pages",
+        reason: "a page is not installed (Debian: libfabric-dev, librpma-dev)",
+        required: Required::InTestScript,
+    };
+
+    /// The versions of these pages that the clauses describe.
+    pub const DOCUMENTED_MANUAL_PAGES: Prerequisite = Prerequisite {
+        name: "the documented manual pages",
+        reason: "the clauses are about libfabric 1.17 and librpma 1.2",
+        required: Required::Never,
+    };
+
     /// A C compiler and the headers of libfabric.
     pub const LIBFABRIC_HEADERS: Prerequisite = Prerequisite {
         name: "headers of libfabric",

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use homespun_suite::model::{Offer, Search};
+use homespun_suite::model::{Offer, Program, Search};
 use homespun_suite::{Outcome, TestedNetwork};
 
 use super::failed_at;

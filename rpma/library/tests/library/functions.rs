@@ -2,8 +2,7 @@
 //! programs that a row names call it.
 
 use std::collections::BTreeSet;
-
-use homespun_suite::statement_table::read_below;
+use std::fs;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -31,8 +30,12 @@ enum Expected {
     Both,
 }
 
+fn read_file(path: &str) -> String {
+    fs::read_to_string(format!("{ROOT}/{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
 fn rows() -> Vec<Row> {
-    let page = read_below(ROOT, "../../docs/librpma-functions.md");
+    let page = read_file("../../docs/librpma-functions.md");
     let lines = page.lines().filter(|line| line.starts_with("| `rpma_"));
     let rows = lines.map(|line| {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
@@ -57,7 +60,7 @@ fn named_tests(cell: &str) -> Vec<(String, String)> {
 
 /// Returns the calls of `function` in a function of a C program.
 fn calls(function: &str, (file, name): &(String, String)) -> Vec<Expected> {
-    let program = without_comments(&read_below(ROOT, &format!("tests/c/{file}")));
+    let program = without_comments(&read_file(&format!("tests/c/{file}")));
     let body = function_body(&program, name).unwrap_or_else(|| panic!("{file} has no {name}"));
     let calls = body.match_indices(function).filter_map(|(index, _)| {
         let (before, behind) = (&body[..index], &body[index + function.len()..]);
@@ -96,7 +99,7 @@ fn function_body<'a>(program: &'a str, name: &str) -> Option<&'a str> {
 
 #[test]
 fn each_function_of_the_library_has_one_row() {
-    let map = read_below(ROOT, "librpma.map");
+    let map = read_file("librpma.map");
     let names = map.lines().filter_map(|line| line.trim().strip_suffix(';'));
     let exported: BTreeSet<&str> = names.filter(|name| name.starts_with("rpma_")).collect();
     let rows = rows();
