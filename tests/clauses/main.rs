@@ -1,5 +1,5 @@
-//! Checks the clauses of the manual pages ([`homespun_suite::clauses`]) against the tests that show them, against
-//! the installed pages, and against the documents that list both.
+//! Checks the clauses of the manual pages ([`homespun_suite::clauses`]) against the tests that show them,
+//! against the installed pages, and against the documents that list both.
 
 mod citations;
 mod documents;
