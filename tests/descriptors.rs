@@ -118,6 +118,7 @@ fn use_wait_objects_briefly(transport: &TransportKind) {
     }
 }
 
+/// Shows fi_cq/close-releases-resources.
 #[test]
 fn closed_endpoints_leave_no_descriptors_or_mappings() {
     let transports = [

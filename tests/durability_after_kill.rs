@@ -62,6 +62,7 @@ fn check_write_survives_kill(transport: &TransportKind, is_raw: bool, len_bytes:
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
 }
 
+/// Shows fi_cq/commit-means-durable.
 #[test]
 fn committed_writes_survive_the_death_of_their_target() {
     for transport in &TRANSPORTS {

@@ -15,6 +15,7 @@ use homespun_suite::{Deadline, Net, TransportKind, Turns};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
+/// Shows fi_endpoint/critical-error-disables.
 #[test]
 fn failed_enable_removes_the_endpoint_from_its_receive_context() {
     for transport in [TransportKind::Tcp4, TransportKind::Shm4, TransportKind::Auto4] {

@@ -13,6 +13,7 @@ const SECRET: &[u8] = b"the secret of the application";
 /// A port of the stranger's host at which no endpoint is.
 const VACANT_PORT: u16 = 1;
 
+/// Shows fi_mr/target-must-be-registered.
 #[test]
 fn stranger_without_the_key_reads_and_writes_nothing() {
     let hints = Hints::new().domain("tcp").caps(Caps::MSG | Caps::RMA).node("127.0.0.1").source();

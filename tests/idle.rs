@@ -304,6 +304,7 @@ fn forked_child_does_not_disturb_a_wait_set_waiter() {
     }
 }
 
+/// Shows fi_cq/wait-condition, fi_cq/wait-condition-is-a-hint, fi_cq/cond-threshold.
 #[test]
 fn reader_below_its_threshold_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();

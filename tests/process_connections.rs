@@ -271,6 +271,7 @@ fn silent_program_at_the_address_fails_the_request_with_etimedout() {
     );
 }
 
+/// Shows fi_cm/shutdown-event.
 #[test]
 fn death_of_either_process_ends_the_connection() {
     for (_net, side, mut other) in open_sides() {

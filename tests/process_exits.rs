@@ -93,6 +93,7 @@ fn messages_of_a_process_that_ended_or_was_killed_before_accept_arrive() {
     }
 }
 
+/// Shows fi_cq/transmit-of-reliable-endpoint.
 #[test]
 fn transmitted_messages_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {
@@ -121,6 +122,7 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
     }
 }
 
+/// Shows fi_cq/fence-completion-covers-earlier, fi_cq/levels-as-initiator-sees.
 #[test]
 fn messages_before_a_completed_fence_of_a_killed_sender_arrive() {
     for transport in &TRANSPORTS {

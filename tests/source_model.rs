@@ -236,6 +236,8 @@ proptest! {
         run_steps(&TransportKind::Loopback { seed, faults: Faults::choppy() }, reports_unknown, &steps);
     }
 
+    /// Shows fi_cq/no-insertion-by-provider, fi_cq/source-err-eavail, fi_cq/unknown-source-notavail,
+    /// fi_cq/eaddrnotavail-data-arrived.
     #[test]
     fn sources_over_tcp_match_the_model(
         reports_unknown in any::<bool>(),
@@ -244,6 +246,8 @@ proptest! {
         run_steps(&TransportKind::Tcp4, reports_unknown, &steps);
     }
 
+    /// Shows fi_cq/no-insertion-by-provider, fi_cq/source-err-eavail, fi_cq/unknown-source-notavail,
+    /// fi_cq/eaddrnotavail-data-arrived.
     #[test]
     fn sources_over_shared_memory_match_the_model(
         reports_unknown in any::<bool>(),

@@ -89,6 +89,7 @@ mod tests {
         }
     }
 
+    /// Shows fi_cq/err-data-of-provider, fi_cq-1.4/err-data-may-be-reused.
     #[test]
     fn error_data_without_application_buffer_points_to_ours() {
         let kept = ErrorData::default();

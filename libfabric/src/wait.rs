@@ -187,6 +187,8 @@ mod tests {
 
     use super::*;
 
+    /// Shows fi_cq/timeout-in-milliseconds, fi_cq/cond-none, fi_cq/cond-threshold, fi_cq/sread-blocks,
+    /// fi_cq/sread-ends-on-signal, fi_cq/open-signal-return, fi_cq/sread-return, fi_cq-1.4/read-counts.
     #[test]
     fn wait_limits_follow_the_condition_and_the_timeout() {
         let cond = ptr::without_provenance(99);

@@ -169,6 +169,7 @@ fn compile_header_values() -> Option<BTreeMap<String, u64>> {
     Some(shown.lines().map(parse).collect())
 }
 
+/// Shows fi_cq/functions-and-structures, fi_cq/readerr-entry, fi_cq/errno-values.
 #[test]
 fn interface_matches_the_installed_headers() {
     let Some(headers) = compile_header_values() else {

@@ -246,6 +246,8 @@ mod tests {
         homespun::Completion { context: 7, flags, len_bytes, data, ..homespun::Completion::default() }
     }
 
+    /// Shows rpma_cq_get_completion/operations, rpma_cq_get_completion/fields,
+    /// rpma_cq_get_completion/op-is-type.
     #[test]
     fn success_has_its_operation_and_length() {
         let of = |flags| {
@@ -266,6 +268,7 @@ mod tests {
         assert_eq!(Completion::from_success(&long, 3, || 0).byte_len, u32::MAX);
     }
 
+    /// Shows rpma_cq_get_completion/imm-in-host-order.
     #[test]
     fn immediate_data_of_a_receive_keeps_its_value() {
         let flags = Native::MSG | Native::RECV | Native::REMOTE_CQ_DATA;
@@ -275,6 +278,7 @@ mod tests {
         assert_eq!((received.immediate(), received.imm), (None, 0));
     }
 
+    /// Shows rpma_cq_get_completion/status-of-verbs, rpma_cq_get_completion/failed-status-leaves-context.
     #[test]
     fn failures_have_the_status_of_verbs() {
         let status = |flags, error| {
@@ -305,6 +309,7 @@ mod tests {
         assert_eq!(status(send, OperationError::NoMessage), Status::General);
     }
 
+    /// Shows rpma_cq_get_completion/status-of-verbs, rpma_cq_get_completion/flags-of-verbs.
     #[test]
     fn statuses_have_the_numbers_of_verbs() {
         let numbers = [

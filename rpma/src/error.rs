@@ -224,6 +224,7 @@ impl From<homespun::Error> for Error {
 mod tests {
     use super::*;
 
+    /// Shows rpma_cq_get_completion/failure-returns-code, rpma_cq_get_completion/no-completion.
     #[test]
     fn codes_have_the_numbers_of_librpma() {
         let codes = [

@@ -162,6 +162,7 @@ impl Remote {
     }
 }
 
+/// Shows rpma_cq_get_completion/access-error-completes.
 #[test]
 fn peer_killed_during_writes_ends_each_write_once() {
     for domain in 0..DOMAINS.len() {
@@ -175,6 +176,7 @@ fn peer_killed_during_writes_ends_each_write_once() {
     }
 }
 
+/// Shows rpma_cq_get_completion/flush-error-completes.
 #[test]
 fn peer_killed_during_flushes_ends_each_flush_once() {
     for domain in 0..DOMAINS.len() {
@@ -187,6 +189,7 @@ fn peer_killed_during_flushes_ends_each_flush_once() {
     }
 }
 
+/// Shows rpma_cq_get_completion/receive-error-completes.
 #[test]
 fn peer_killed_while_it_sends_flushes_the_receives() {
     for domain in 0..DOMAINS.len() {
@@ -222,6 +225,7 @@ fn peer_killed_while_it_sends_flushes_the_receives() {
     }
 }
 
+/// Shows rpma_cq_wait/end-of-connection-ends-wait.
 #[test]
 fn peer_killed_while_a_thread_waits_for_a_message_wakes_it() {
     for domain in 0..DOMAINS.len() {

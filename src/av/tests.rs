@@ -95,6 +95,7 @@ fn bound_address_vector_cannot_be_closed() {
     assert!(av.close().is_ok());
 }
 
+/// Shows fi_av/asynchronous-insertion.
 #[test]
 fn opening_with_unsupported_attribute_is_refused() {
     let open = |attr: AvAttr| AddressVector::open(&attr, AddressFormat::SockaddrIn, DomainId::allocate());

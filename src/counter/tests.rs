@@ -44,6 +44,7 @@ fn success_and_error_values_are_read_added_to_and_set() {
     assert_eq!(format!("{counter:?}"), "Counter { value: 2, errors: 2, .. }");
 }
 
+/// Shows fi_cntr/wait-etimedout.
 #[test]
 fn wait_ends_at_the_threshold_or_after_the_timeout() {
     for wait in OBJECTS {

@@ -117,6 +117,7 @@ mod tests {
     use homespun_engine::error::Misuse;
     use std::collections::BTreeSet;
 
+    /// Shows fi_cq/err-is-general-reason, fi_cq/strerror-text, fi_cq/prov-errno-field.
     #[test]
     fn each_error_has_its_own_number_and_text() {
         let address: Address = "127.0.0.1:1".parse().unwrap();
@@ -151,6 +152,7 @@ mod tests {
         assert!(!texts.contains(unknown));
     }
 
+    /// Shows fi_cq/prov-errno-field.
     #[test]
     fn own_error_numbers_are_not_fabric_errnos() {
         for own in TRUNCATED..=NO_MEMORY_FILES {

@@ -198,6 +198,7 @@ fn error_behind_successes_ends_a_wait_below_its_threshold() {
     assert_eq!(cq.sread(Some(Duration::ZERO)), Ok(None));
 }
 
+/// Shows fi_cq/wait-mutex-cond, fi_cq/getwait.
 #[test]
 fn wait_mutex_cond_creates_its_pair_once() {
     let cq = open_with_wait(WaitObject::MutexCond);

@@ -283,6 +283,7 @@ fn local_only_provider_is_not_offered_for_another_host() {
     }
 }
 
+/// Shows fi_cq/receive-level-delays-flush.
 #[test]
 fn flags_granted_by_getinfo_can_be_set_and_no_others() {
     let fabric = Fabric::new();
@@ -333,6 +334,8 @@ fn receives_have_the_default_flag_trigger_only_with_the_capability() {
     }
 }
 
+/// Shows fi_cq/context-null-for-remote-data, fi_cq/len-with-prefix, fi_cq/buffered-receives,
+/// fi_cq/notify-flags-only.
 #[test]
 fn infos_with_rx_cq_data_follow_all_others_if_the_hints_name_the_mode_twice() {
     let providers = [make_provider("auto"), make_provider("tcp")];

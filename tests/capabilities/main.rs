@@ -67,6 +67,7 @@ fn variants<T, E>(from_raw: impl Fn(u32) -> Result<Option<T>, E>) -> impl Iterat
     (0..u32::from(u8::MAX)).filter_map(move |raw| from_raw(raw).ok().flatten())
 }
 
+/// Shows fi_endpoint/subset-of-capabilities.
 #[test]
 fn getinfo_offers_every_domain() {
     let domains: BTreeSet<_> = offered_infos().into_iter().filter_map(|info| info.domain.name).collect();
@@ -93,6 +94,7 @@ fn topics_of_the_tables_exist() {
     }
 }
 
+/// Shows fi_trigger/trigger-capability.
 #[test]
 fn every_capability_works() {
     for info in offered_infos() {
@@ -109,6 +111,7 @@ fn every_capability_works() {
     }
 }
 
+/// Shows fi_endpoint/default-flags.
 #[test]
 fn every_default_flag_works() {
     for info in offered_infos() {
@@ -131,6 +134,7 @@ fn every_default_flag_works() {
     }
 }
 
+/// Shows fi_endpoint/data-order, fi_endpoint/message-order, fi_endpoint/completion-order.
 #[test]
 fn every_order_holds() {
     for info in offered_infos() {
@@ -157,6 +161,7 @@ fn every_order_holds() {
     }
 }
 
+/// Shows fi_endpoint/context-structures.
 #[test]
 fn getinfo_requires_no_mode_bits() {
     for info in offered_infos() {
@@ -186,6 +191,7 @@ fn every_offered_mode_works() {
     }
 }
 
+/// Shows fi_mr/unneeded-mr-mode-is-cleared, fi_mr/provider-key, fi_mr/endpoint-region.
 #[test]
 fn every_mr_mode_works() {
     for info in offered_infos() {
@@ -267,6 +273,8 @@ fn every_offered_choice_of_models_formats_and_waits_works() {
     }
 }
 
+/// Shows fi_endpoint/limits-hold, fi_msg/length-up-to-max-msg-size, fi_msg/inject-size-limits-inject,
+/// fi_rma/rma-length-up-to-max-msg-size.
 #[test]
 fn every_limit_works() {
     for info in offered_infos() {

@@ -21,6 +21,7 @@ const U32: u32 = Datatype::Uint32 as u32;
 
 const KEY: u64 = 77;
 
+/// Shows fi_atomic/valid-calls-tell-support, fi_atomic/query-flags.
 #[test]
 fn query_atomic_names_every_supported_operation() {
     let Node { ep, domain, .. } = &Node::open();
@@ -94,6 +95,7 @@ fn post_messages(node: &Node, change: impl Fn(&mut FiMsgAtomic), flags: u64) -> 
     })
 }
 
+/// Shows fi_atomic/query-flags.
 #[test]
 fn invalid_calls_are_refused_before_pointers_are_read() {
     let node = Node::open();

@@ -25,6 +25,9 @@ fn lookup(av: &Object<FidAv>, fi_addr: u64, room_bytes: usize) -> (c_int, [u8; 1
     (result, found, len_bytes)
 }
 
+/// Shows fi_cq/source-in-map, fi_av/table-has-indices, fi_av/map-returns-addresses, fi_av/unspecified-type,
+/// fi_av/insert-has-domain-format, fi_av/removed-address-is-invalid, fi_av/removal-is-optional,
+/// fi_av/lookup-returns-inserted-address, fi_av/lookup-truncates.
 #[test]
 fn inserted_addresses_are_found_until_they_are_removed() {
     let none = ptr::null_mut();
@@ -51,6 +54,8 @@ fn inserted_addresses_are_found_until_they_are_removed() {
     }
 }
 
+/// Shows fi_av/index-without-result, fi_av/sync-err-reports-each, fi_av/insertion-returns-count,
+/// fi_av/failed-insertion-notavail, fi_av/user-identifiers.
 #[test]
 fn invalid_address_is_reported_and_takes_an_index() {
     let av = &Node::open_disabled().av;
@@ -65,6 +70,7 @@ fn invalid_address_is_reported_and_takes_an_index() {
     assert_eq!(insert(1 << 3), (1, vec![1]), "a flag without a meaning");
 }
 
+/// Shows fi_av/insertsvc, fi_av/insertsym-order.
 #[test]
 fn addresses_are_inserted_by_names() {
     let av = &Node::open_disabled().av;
@@ -98,6 +104,7 @@ fn addresses_are_inserted_by_names() {
     assert_eq!(lookup(av, 4, 16), (0, make_address(9), 16));
 }
 
+/// Shows fi_av/straddr-truncates.
 #[test]
 fn straddr_prints_addresses() {
     let av = &Node::open_disabled().av;

@@ -176,6 +176,9 @@ fn send_empty(from: &Object<FidEp>, number: usize) -> c_int {
     call!(from, msg.send, ptr::null(), 0, NULL, 0, numbered_context(number)) as c_int
 }
 
+/// Shows fi_eq/connreq-has-info, fi_eq/event-data-length, fi_eq/connected-without-data-for-listener,
+/// fi_eq/fid-of-event, fi_cm/connected-names-accepting-endpoint, fi_cm/shutdown-flags,
+/// fi_cm/getpeer-after-connected, fi_cm/private-data.
 #[test]
 fn accepted_connection_carries_messages() {
     let desk = ConnectionFixture::open();
@@ -230,6 +233,8 @@ fn accepted_connection_carries_messages() {
     assert_eq!(send_empty(&requester, 4), ENOTCONN);
 }
 
+/// Shows fi_eq/eq-eavail-means-readerr, fi_eq/eq-err-data, fi_eq/context-of-event, fi_cm/private-data,
+/// fi_cm/long-private-data.
 #[test]
 fn rejection_delivers_its_data() {
     let desk = ConnectionFixture::open();
@@ -276,6 +281,7 @@ fn undecided_request_is_rejected_when_its_fabric_closes() {
     drop(request);
 }
 
+/// Shows fi_eq/event-data-length.
 #[test]
 fn event_data_is_truncated_to_the_buffer() {
     let desk = ConnectionFixture::open();
@@ -290,6 +296,7 @@ fn event_data_is_truncated_to_the_buffer() {
     assert_eq!((read.number, &read.data[..]), (FI_CONNREQ, &b"ple"[..]));
 }
 
+/// Shows fi_endpoint/take-over-passive-endpoint.
 #[test]
 fn endpoint_takes_over_address_of_passive_endpoint() {
     let desk = ConnectionFixture::open();
@@ -306,6 +313,8 @@ fn endpoint_takes_over_address_of_passive_endpoint() {
     assert_eq!(read_address(desk.await_request().info().dest_addr), address);
 }
 
+/// Shows fi_endpoint/connection-needs-info-of-request, fi_endpoint/passive-endpoint-needs-event-queue,
+/// fi_cm/connect-once, fi_cm/accept-needs-handle.
 #[test]
 fn connection_calls_without_their_prerequisites_are_refused() {
     let desk = ConnectionFixture::open();
@@ -333,6 +342,7 @@ fn connection_calls_without_their_prerequisites_are_refused() {
     assert_eq!([connect(ep, &to, b""), accept(ep, b""), call!(ep, cm.shutdown, 0)], [ENOSYS; 3]);
 }
 
+/// Shows fi_endpoint/cm-data-size, fi_cm/backlog.
 #[test]
 fn passive_endpoint_has_options_and_a_backlog() {
     let desk = ConnectionFixture::open();
@@ -363,6 +373,7 @@ fn passive_endpoint_has_options_and_a_backlog() {
     drop(first);
 }
 
+/// Shows fi_eq/close-eq-ebusy.
 #[test]
 fn event_queue_with_bound_endpoints_is_busy() {
     let ConnectionFixture { cq, eq, domain, fabric, infos } = ConnectionFixture::open();

@@ -27,6 +27,10 @@ const INJECT_COMPLETE: u64 = 1 << 26;
 const DELIVERY_COMPLETE: u64 = 1 << 28;
 const FI_SOURCE_ERR: u64 = 1 << 50;
 
+/// Shows fi_cq/count-limits-entries, fi_cq/format-selects-structure, fi_cq/format-unspec,
+/// fi_cq/format-context, fi_cq/format-msg, fi_cq/format-data, fi_cq/cond-threshold,
+/// fi_cq/read-has-opened-format, fi_cq/read-several, fi_cq/read-zero-drives-progress,
+/// fi_cq/readfrom-tells-sources, fi_cq/source-count, fi_cq/read-return, fi_cq-1.4/read-counts.
 #[test]
 fn entries_take_the_size_of_their_format() {
     /// The bytes of memory that nothing was written to.
@@ -67,6 +71,7 @@ fn recv_multi(node: &Node, memory: &mut [u8], number: usize) {
     assert_eq!(call!(node.ep, msg.recvmsg, &raw const msg, MULTI_RECV), 0);
 }
 
+/// Shows fi_cq/multi-recv-without-message.
 #[test]
 fn buf_names_the_place_of_a_message_in_a_multi_receive_buffer_alone() {
     let pair = Pair::open();
@@ -104,6 +109,12 @@ fn patterned_error_entry() -> FiCqErrEntry {
     entry
 }
 
+/// Shows fi_cq/error-hides-later-entries, fi_cq/source-err-errno, fi_cq/readerr-does-not-block,
+/// fi_cq/readerr-entry, fi_cq/err-is-general-reason, fi_cq/eaddrnotavail-data-arrived,
+/// fi_cq/eaddrnotavail-address, fi_cq/eaddrnotavail-insertable, fi_cq/olen-field, fi_cq/prov-errno-field,
+/// fi_cq/err-data-field, fi_cq/err-data-meaning, fi_cq/err-data-size-field, fi_cq/err-data-of-provider,
+/// fi_cq/err-data-lifetime, fi_cq/read-eagain, fi_cq/read-eavail, fi_cq/readerr-return,
+/// fi_cq-1.4/err-entry-ends-with-err-data, fi_cq-1.4/err-data-may-be-reused, fi_cq-1.4/err-data-amount.
 #[test]
 fn error_entry_is_written_to_the_size_of_the_api_version() {
     let newest = fi_version(1, 20);
@@ -180,6 +191,7 @@ fn strerror(cq: &Object<FidCq>, errno: c_int) -> &'static CStr {
     unsafe { CStr::from_ptr(text) }
 }
 
+/// Shows fi_cq/strerror-buffer-is-optional, fi_cq/strerror-text, fi_cq/strerror-return.
 #[test]
 fn strerror_needs_neither_a_buffer_nor_error_data() {
     let Node { cq, eq, .. } = &Node::open_disabled();
@@ -197,6 +209,7 @@ fn strerror_needs_neither_a_buffer_nor_error_data() {
     }
 }
 
+/// Shows fi_cq/readerr-describes-failure, fi_cq/readerr-return.
 #[test]
 fn readerr_ignores_its_flags() {
     let node = Node::open();
@@ -226,6 +239,7 @@ fn receive_into_null_truncates_any_payload() {
 }
 
 /// The lengths are those of every protocol. All fit into the receiver's budget for unexpected messages.
+/// Shows fi_cq/inject-frees-source, fi_cq/delivery-fills-posted-buffer.
 #[test]
 fn completed_send_leaves_its_memory_to_the_application() {
     let pair = Pair::open();
@@ -257,6 +271,7 @@ fn completed_send_leaves_its_memory_to_the_application() {
 }
 
 /// The receiver's queue is only driven, so its memory tells what has arrived.
+/// Shows fi_cq/fence-completion-covers-earlier, fi_cq/fence-raises-lower-levels.
 #[test]
 fn fence_completion_covers_sends_of_a_lower_level() {
     let pair = Pair::open();
@@ -282,6 +297,7 @@ fn fence_completion_covers_sends_of_a_lower_level() {
     }
 }
 
+/// Shows fi_msg/inject-flag-copies.
 #[test]
 fn injected_send_leaves_its_memory_when_the_call_returns() {
     const INJECT: u64 = 1 << 25;

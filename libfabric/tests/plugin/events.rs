@@ -8,6 +8,7 @@ use homespun_fi::abi::eq::FiEqErrEntry;
 
 use crate::host::{EAGAIN, EOPBADSTATE, ETOOSMALL, Node, PATIENCE_MS, call, eq_attr};
 
+/// Shows fi_eq/write-needs-flag, fi_eq/one-event-per-read, fi_eq/peek-leaves-event, fi_eq/eq-eagain.
 #[test]
 fn events_are_read_as_written() {
     const FI_WRITE: u64 = 1 << 9;

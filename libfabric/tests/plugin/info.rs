@@ -89,6 +89,7 @@ fn getinfo_for_a_layer_needs_hints_that_name_homespun() {
     assert_eq!(Plugin::get().getinfo(None, None, OFI_CORE_PROV_ONLY, None).err(), Some(ENODATA));
 }
 
+/// Shows fi_av/insert-has-domain-format.
 #[test]
 fn getinfo_converts_node_service_and_addresses() {
     let list = Plugin::get().getinfo(Some(c"127.0.0.1"), Some(c"7471"), 0, None).expect("an answer");

@@ -38,6 +38,7 @@ fn write_and_read(pair: &Pair, bytes: [u8; 4], to: u64, from: u64) -> [u8; 4] {
 
 /// Runtimes with global memory register the whole address space. homespun permits this, because it does
 /// not require `FI_MR_ALLOCATED`.
+/// Shows fi_mr/region-of-unbacked-addresses.
 #[test]
 fn region_may_span_the_whole_address_space() {
     let pair = Pair::open();
@@ -80,6 +81,8 @@ fn committed_write_is_in_the_file() {
     assert_eq!(fs::read(file.path()).expect("the file")[4092..4100], *b"for good");
 }
 
+/// Shows fi_mr/reserved-arguments-are-zero, fi_mr/invalid-registration-is-refused, fi_mr/refresh,
+/// fi_mr/authorization-keys.
 #[test]
 fn registration_refuses_or_ignores_arguments_as_fi_mr_says() {
     let node = Node::open();
@@ -132,6 +135,8 @@ fn registration_refuses_or_ignores_arguments_as_fi_mr_says() {
     assert_eq!(region.bind(&node.cq, 0), EINVAL);
 }
 
+/// Shows fi_mr/event-region-starts-disabled, fi_mr/no-binding-after-enable,
+/// fi_mr/registration-is-synchronous.
 #[test]
 fn region_with_events_takes_counters_until_it_is_enabled() {
     let pair = Pair::open();
@@ -145,6 +150,7 @@ fn region_with_events_takes_counters_until_it_is_enabled() {
     assert_eq!((counter.values(), &memory), ((1, 0), b"1234\0\0\0\0"));
 }
 
+/// Shows fi_mr/key-out-of-range, fi_mr/key-of-region, fi_mr/raw-attr-of-any-region, fi_mr/raw-key-is-mapped.
 #[test]
 fn raw_key_holds_the_key() {
     for (size_bytes, key) in [(8, 0x0102_0304_0506_0708), (4, u64::from(u32::MAX))] {

@@ -21,6 +21,8 @@ const WRITE: u64 = 1 << 9;
 const READ: u64 = 1 << 8;
 const REMOTE_WRITE: u64 = 1 << 13;
 
+/// Shows fi_cq/open-belongs-to-domain, fi_cq/close-ebusy-for-endpoint, fi_mr/bound-region-may-be-closed,
+/// fi_av/close-av-ebusy, fi_cntr/close-counter-ebusy, fi_poll/close-wait-set-ebusy.
 #[test]
 fn close_of_an_object_in_use_fails_with_ebusy() {
     let node = Node::open_disabled();
@@ -50,6 +52,7 @@ fn close_of_an_object_in_use_fails_with_ebusy() {
     assert!(eq.close().is_ok() && fabric.close().is_ok());
 }
 
+/// Shows fi_cq/close-ebusy-for-endpoint.
 #[test]
 fn close_of_a_bound_queue_fails_with_ebusy() {
     let node = Node::open_disabled();
@@ -95,6 +98,7 @@ fn fabric_attributes_name_the_fabric() {
     assert_eq!(unsafe { (*fabric.as_ptr()).api_version }, API_VERSION);
 }
 
+/// Shows fi_cq/context-stays-with-queue.
 #[test]
 fn objects_keep_the_applications_context() {
     let node = Node::open_disabled();
@@ -125,6 +129,10 @@ fn check_opened<A, T, const N: usize>(
     }
 }
 
+/// Shows fi_cq/open-flags, fi_cq/signaling-vector, fi_cq/cond-needs-wait-object, fi_cq/wait-set-field,
+/// fi_cq/open-signal-return, fi_cq-1.4/wait-critsec-cond, fi_av/unspecified-type, fi_av/shared-vector,
+/// fi_cntr/counter-wait-objects, fi_cntr/counter-flags-are-zero, fi_poll/poll-flags-are-zero,
+/// fi_poll/wait-set-pollfd.
 #[test]
 fn unsupported_attributes_are_refused() {
     let node = Node::open_disabled();
@@ -197,6 +205,7 @@ fn unsupported_attributes_are_refused() {
     }
 }
 
+/// Shows fi_cm/getname-etoosmall.
 #[test]
 fn getname_with_a_short_buffer_answers_etoosmall() {
     let node = Node::open();
@@ -210,6 +219,7 @@ fn getname_with_a_short_buffer_answers_etoosmall() {
     assert_eq!((&name[..4], &name[4..]), (&node.ep.name()[..4], &[0; 12][..]));
 }
 
+/// Shows fi_cm/setname, fi_cm/setname-format.
 #[test]
 fn setname_is_refused_once_the_endpoint_has_an_address() {
     let node = Node::open_disabled();
@@ -221,6 +231,7 @@ fn setname_is_refused_once_the_endpoint_has_an_address() {
     assert_eq!(setname(16), EOPBADSTATE);
 }
 
+/// Shows fi_endpoint/set-op-flags.
 #[test]
 fn default_flags_are_kept_per_direction() {
     const FENCE: u64 = 1 << 21;
@@ -238,6 +249,7 @@ fn default_flags_are_kept_per_direction() {
     assert_eq!(node.ep.control(FI_GETOPSFLAG, NULL), EINVAL);
 }
 
+/// Shows fi_endpoint/min-multi-recv, fi_endpoint/buffered-limits, fi_msg/multi-recv-released-below-minimum.
 #[test]
 fn min_multi_recv_is_an_endpoint_option() {
     let node = Node::open_disabled();

@@ -46,6 +46,7 @@ fn open_srx(domain: &Object<FidDomain>, infos: &mut InfoList) -> Result<Object<F
     Object::open(|srx| call!(domain, ops.srx_ctx, attr, srx, NULL))
 }
 
+/// Shows fi_cq/close-ebusy-for-context.
 #[test]
 fn invalid_uses_of_a_transmit_context_are_refused() {
     let (node, other) = (Node::open_disabled_with(share_transmit), Node::open_disabled_with(share_transmit));
@@ -66,6 +67,7 @@ fn invalid_uses_of_a_transmit_context_are_refused() {
     assert_eq!(call!(node.domain, ops.stx_ctx, attr, ptr::null_mut(), NULL), EINVAL);
 }
 
+/// Shows fi_cq/close-ebusy-for-context, fi_endpoint/shared-context-count.
 #[test]
 fn transmit_context_closes_before_its_endpoints_and_after_its_domain() {
     let node = Node::open_disabled_with(share_transmit);
@@ -234,6 +236,7 @@ fn receive_context_supports_options_op_flags_and_cancel() {
     srx.cancel(7);
 }
 
+/// Shows fi_cq/close-ebusy-for-context.
 #[test]
 fn invalid_uses_of_a_receive_context_are_refused() {
     let Sharers { ep: [first, second], srx, cq: [of_first, of_second], av, domain, fabric } = Sharers::open();

@@ -66,6 +66,7 @@ fn open_alias(node: &Node, flags: u64) -> Result<Object<FidEp>, c_int> {
     })
 }
 
+/// Shows fi_endpoint/alias, fi_trigger/triggered-waits-for-threshold.
 #[test]
 fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
     let pair = open_pair();
@@ -106,6 +107,7 @@ fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
     drop((alias, ep, cq, av, eq, domain, fabric));
 }
 
+/// Shows fi_endpoint/alias.
 #[test]
 fn alias_needs_one_direction_and_supported_flags() {
     let node = Node::open();
@@ -118,6 +120,7 @@ fn alias_needs_one_direction_and_supported_flags() {
     assert!(open_alias(&node, FI_RECV | COMPLETION).is_ok());
 }
 
+/// Shows fi_trigger/work-waits-for-threshold, fi_trigger/queue-work.
 #[test]
 fn every_kind_of_deferred_work_runs() {
     let pair = open_pair();
@@ -214,6 +217,7 @@ fn every_kind_of_deferred_work_runs() {
     assert_eq!(u64::from_le_bytes(region), 9);
 }
 
+/// Shows fi_trigger/cancel-work, fi_trigger/flush-work, fi_trigger/unsupported-work-enosys.
 #[test]
 fn deferred_work_may_be_cancelled_flushed_or_refused() {
     let Pair { left, .. } = &open_pair();

@@ -80,6 +80,7 @@ macro_rules! assert_sizes {
 }
 
 /// A Rust function pointer is never null, so no slot is empty.
+/// Shows fi_cq/functions-and-structures.
 #[test]
 fn vtables_have_no_empty_slot() {
     let node = Node::open();
@@ -99,6 +100,8 @@ fn vtables_have_no_empty_slot() {
     }
 }
 
+/// Shows fi_cq/close-ebusy-for-context, fi_endpoint/size-left, fi_endpoint/scalable-endpoints,
+/// fi_cm/multicast-groups.
 #[test]
 fn unsupported_calls_answer_enosys() {
     let node = Node::open();
@@ -164,6 +167,7 @@ fn every_call_refuses_null_arguments() {
     }
 }
 
+/// Shows fi_cq/control-is-serialized.
 #[test]
 fn unsupported_control_commands_answer_enosys() {
     let node = Node::open();

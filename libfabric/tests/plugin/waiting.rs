@@ -129,6 +129,9 @@ impl Class {
     }
 }
 
+/// Shows fi_cq/timeout-in-milliseconds, fi_cq/cond-none, fi_cq/sread-blocks, fi_cq/sread-ends-on-signal,
+/// fi_cq/open-signal-return, fi_cq/sread-return, fi_cq-1.4/read-counts, fi_cntr/wait-etimedout,
+/// fi_eq/eq-wait-objects, fi_eq/eq-sread-ends-on-signal.
 #[test]
 fn blocking_calls_end_for_events_at_the_timeout_and_by_signals() {
     for wait_obj in OBJECTS {
@@ -165,6 +168,9 @@ fn blocking_calls_end_for_events_at_the_timeout_and_by_signals() {
     }
 }
 
+/// Shows fi_cq/wait-object-is-retrievable, fi_cq/wait-default-is-none,
+/// fi_cq/wait-unspec-may-not-be-retrievable, fi_cq/wait-yield, fi_cq/getwait, fi_cntr/counter-wait-objects,
+/// fi_eq/eq-wait-objects, fi_poll/poll-getwait.
 #[test]
 fn getwait_returns_the_wait_object() {
     for wait_obj in OBJECTS.into_iter().chain([FI_WAIT_NONE]) {
@@ -183,6 +189,8 @@ fn getwait_returns_the_wait_object() {
     }
 }
 
+/// Shows fi_cq/wait-none-refuses-sread, fi_cq/sread-needs-wait-object, fi_cq/signal-needs-wait-object,
+/// fi_cq/open-signal-return.
 #[test]
 fn queue_without_a_wait_object_refuses_waits() {
     let all = Waitables::open(FI_WAIT_NONE);
@@ -214,6 +222,9 @@ fn epoll_until_readable(fd: c_int, millis: c_int) -> bool {
     }
 }
 
+/// Shows fi_cq/wait-object-is-signaled, fi_cq/wait-object-is-retrievable, fi_cq/wait-fd,
+/// fi_cq/wait-fd-readiness, fi_cq/getwait, fi_cq/read-does-not-block, fi_eq/eq-descriptor,
+/// fi_poll/trywait-before-native-wait.
 #[test]
 fn descriptor_wakes_a_polling_thread() {
     for wait_obj in [FI_WAIT_UNSPEC, FI_WAIT_FD] {
@@ -234,6 +245,8 @@ fn descriptor_wakes_a_polling_thread() {
     }
 }
 
+/// Shows fi_cq/wait-object-is-signaled, fi_cq/wait-object-is-retrievable, fi_cq/wait-mutex-cond,
+/// fi_cq/getwait.
 #[test]
 fn mutex_and_condition_wake_a_waiting_thread() {
     let all = &Waitables::open(FI_WAIT_MUTEX_COND);
@@ -257,6 +270,7 @@ fn mutex_and_condition_wake_a_waiting_thread() {
     }
 }
 
+/// Shows fi_poll/trywait-before-native-wait, fi_poll/trywait-eagain-for-events, fi_poll/trywait-of-wait-set.
 #[test]
 fn trywait_checks_every_object() {
     let (all, polled) = (Waitables::open(FI_WAIT_FD), Node::open());
@@ -275,6 +289,8 @@ fn trywait_checks_every_object() {
     }
 }
 
+/// Shows fi_cq/wait-set, fi_cq/wait-set-field, fi_cq/wait-set-is-signaled, fi_cq/sread-needs-wait-object,
+/// fi_cntr/counter-in-wait-set.
 #[test]
 fn wait_set_has_the_waits_of_its_members() {
     for wait_obj in OBJECTS {
@@ -316,6 +332,8 @@ fn wait_set_has_the_waits_of_its_members() {
     }
 }
 
+/// Shows fi_poll/poll-drives-and-reports, fi_poll/poll-returns-nonempty-queues,
+/// fi_poll/poll-returns-changed-counters, fi_poll/poll-count.
 #[test]
 fn poll_returns_the_members_with_events() {
     let node = Node::open();
@@ -353,6 +371,7 @@ fn poll_returns_the_members_with_events() {
     drop(set);
 }
 
+/// Shows fi_cntr/set-and-add, fi_cntr/counter-op-flags.
 #[test]
 fn counter_values_may_be_added_and_set() {
     let node = Node::open_disabled();

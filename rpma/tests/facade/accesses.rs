@@ -9,6 +9,8 @@ use crate::harness::{Memory, Net, Pair, expect_no_completion, expect_success, ne
 
 const LENS_BYTES: [usize; 6] = [1, 8, 5000, 100_000, 300_000, (1 << 20) + 1];
 
+/// Shows rpma_cq_get_completion/always-completes-on-success, rpma_cq_get_completion/context-of-read,
+/// rpma_cq_get_completion/byte-len-of-access, rpma_cq_get_completion/op-read.
 pub(crate) fn read_copies_the_memory_of_the_peer(net: &Net) {
     let Pair { client, server: _server, client_peer, server_peer } = Pair::connect(net);
     for (context, len_bytes) in (1..).zip(LENS_BYTES) {
@@ -23,6 +25,8 @@ pub(crate) fn read_copies_the_memory_of_the_peer(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_completion/always-completes-on-success, rpma_cq_get_completion/context-of-write,
+/// rpma_cq_get_completion/byte-len-of-access, rpma_cq_get_completion/op-write.
 pub(crate) fn write_changes_the_memory_of_the_peer(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     for (context, len_bytes) in (1..).zip(LENS_BYTES) {
@@ -39,6 +43,9 @@ pub(crate) fn write_changes_the_memory_of_the_peer(net: &Net) {
     expect_no_completion(server.completion_queue());
 }
 
+/// Shows rpma_cq_get_completion/context-of-write, rpma_cq_get_completion/byte-len-of-taken-receive,
+/// rpma_cq_get_completion/flags-of-verbs, rpma_cq_get_completion/imm-in-host-order,
+/// rpma_cq_get_completion/op-write, rpma_cq_get_completion/op-recv-with-imm.
 pub(crate) fn write_with_immediate_data_takes_a_receive(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     let marker = Memory::with(&server_peer, &[7; 4], Usage::RECV);
@@ -61,6 +68,8 @@ pub(crate) fn write_with_immediate_data_takes_a_receive(net: &Net) {
 }
 
 /// A thread of the target sees the atomic writes, and what was written before each.
+/// Shows rpma_cq_get_completion/always-completes-on-success, rpma_cq_get_completion/context-of-write,
+/// rpma_cq_get_completion/byte-len-of-access, rpma_cq_get_completion/op-write.
 pub(crate) fn atomic_write_follows_earlier_writes(net: &Net) {
     const ROUNDS: u64 = 50;
     const LEN_BYTES: usize = 100_000;
@@ -104,6 +113,7 @@ pub(crate) fn atomic_write_follows_earlier_writes(net: &Net) {
     assert_eq!(refused, Err(Error::Invalid(Invalid::MissingMemory)));
 }
 
+/// Shows rpma_cq_get_completion/byte-len-of-access.
 pub(crate) fn access_of_no_bytes_needs_no_memory(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     let here = Memory::zeroed(&client_peer, 8, Usage::READ_DST | Usage::WRITE_SRC);
@@ -125,6 +135,7 @@ pub(crate) fn access_of_no_bytes_needs_no_memory(net: &Net) {
     assert_eq!(client.write(there.remote().at(0), LocalSlice::EMPTY, Report::Always, 5), one_sided);
 }
 
+/// Shows rpma_cq_get_completion/on-error-hides-success.
 pub(crate) fn completion_follows_the_effect_of_unreported_writes(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let Pair { client, server: _server, client_peer, server_peer } = Pair::connect_deep(net);

@@ -32,6 +32,9 @@ fn recv(at: &Connection, op_context: u64) {
     at.recv(LocalSlice::EMPTY, op_context).expect("room for a receive");
 }
 
+/// Shows rpma_cq_get_completion/main-queue-without-recv,
+/// rpma_cq_get_completion/main-queue-without-recv-with-imm,
+/// rpma_cq_get_completion/receive-queue-collects-receives, rpma_cq_get_wc/receives-in-receive-queue.
 pub(crate) fn main_queue_has_no_receives_beside_a_receive_queue(net: &Net) {
     for config in [separate_queues(), shared_channel()] {
         let Pair { client, server, .. } = Pair::connect_with(net, &config, &config);
@@ -57,6 +60,8 @@ pub(crate) fn main_queue_has_no_receives_beside_a_receive_queue(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_completion/call-returns-completion, rpma_cq_get_completion/failure-returns-code,
+/// rpma_cq_get_completion/no-completion, rpma_cq_get_wc/no-completion.
 pub(crate) fn next_fails_if_there_is_no_completion(net: &Net) {
     let Pair { client, server, .. } = Pair::connect(net);
     assert_eq!(client.completion_queue().next(), Err(Error::NoCompletion));
@@ -67,6 +72,8 @@ pub(crate) fn next_fails_if_there_is_no_completion(net: &Net) {
     assert_eq!(client.completion_queue().next_each(4, |_| ()), Err(Error::NoCompletion));
 }
 
+/// Shows rpma_cq_get_completion/returns-next-completion, rpma_cq_get_completion/success-returns-first,
+/// rpma_cq_get_wc/returns-oldest-first.
 pub(crate) fn next_each_takes_several_completions_in_order(net: &Net) {
     let Pair { client, server, .. } = Pair::connect_with(net, &deep_config(), &deep_config());
     for context in 0..20 {
@@ -92,6 +99,7 @@ pub(crate) fn next_each_takes_several_completions_in_order(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_wait/wait-leaves-completion, rpma_cq_wait/wait-found-completion.
 pub(crate) fn wait_returns_when_a_completion_comes(net: &Net) {
     const ROUNDS: u64 = 100;
     let Pair { client, server, .. } = Pair::connect(net);
@@ -118,6 +126,7 @@ pub(crate) fn wait_returns_when_a_completion_comes(net: &Net) {
     });
 }
 
+/// Shows rpma_cq_get_fd/descriptor-is-readable.
 pub(crate) fn descriptor_is_readable_while_there_is_a_completion(net: &Net) {
     let Pair { client, server, .. } = Pair::connect(net);
     let queue = server.completion_queue();
@@ -142,6 +151,7 @@ pub(crate) fn descriptor_is_readable_while_there_is_a_completion(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_fd/nonblocking-descriptor.
 pub(crate) fn nonblocking_wait_fails_without_a_completion(net: &Net) {
     let Pair { client, server, .. } = Pair::connect(net);
     let queue = server.completion_queue();
@@ -157,6 +167,7 @@ pub(crate) fn nonblocking_wait_fails_without_a_completion(net: &Net) {
     assert_eq!(queue.wait(), Err(Error::NoCompletion));
 }
 
+/// Shows rpma_cq_wait/end-of-connection-ends-wait.
 pub(crate) fn dropped_connection_ends_a_wait(net: &Net) {
     let Pair { client, server, .. } = Pair::connect(net);
     let queue = client.completion_queue().clone();
@@ -233,6 +244,7 @@ pub(crate) fn threads_that_share_a_queue_take_each_completion_once(net: &Net) {
     assert_eq!(taken, (0..COUNT).collect::<Vec<u64>>());
 }
 
+/// Shows rpma_conn_wait/oldest-completion-first.
 pub(crate) fn shared_channel_names_the_queue_with_the_oldest_completion(net: &Net) {
     let config = shared_channel();
     let Pair { client, server, .. } = Pair::connect_with(net, &config, &config);
@@ -253,6 +265,7 @@ pub(crate) fn shared_channel_names_the_queue_with_the_oldest_completion(net: &Ne
     expect_success(client.completion_queue(), Operation::Send, 3);
 }
 
+/// Shows rpma_conn_wait/wait-names-queue.
 pub(crate) fn shared_channel_wakes_for_both_queues(net: &Net) {
     let config = shared_channel();
     let Pair { client, server, .. } = Pair::connect_with(net, &config, &config);
@@ -285,6 +298,7 @@ pub(crate) fn shared_channel_wakes_for_both_queues(net: &Net) {
     assert_eq!(server.wait(), Err(Error::NoCompletion));
 }
 
+/// Shows rpma_conn_wait/wait-names-queue.
 pub(crate) fn shared_channel_without_a_receive_queue_has_all_completions(net: &Net) {
     let config = ConnectionConfig { shared_completion_channel: true, ..ConnectionConfig::default() };
     let Pair { client, server, .. } = Pair::connect_with(net, &config, &config);
@@ -297,6 +311,7 @@ pub(crate) fn shared_channel_without_a_receive_queue_has_all_completions(net: &N
     expect_success(client.completion_queue(), Operation::Send, 2);
 }
 
+/// Shows rpma_cq_wait/shared-channel, rpma_conn_wait/not-shared-channel.
 pub(crate) fn waits_fit_the_sharing_of_the_channel(net: &Net) {
     let Pair { client, server, .. } = Pair::connect_with(net, &shared_channel(), &separate_queues());
     assert_eq!(client.completion_queue().wait(), Err(Error::SharedChannel));
@@ -328,6 +343,7 @@ pub(crate) fn sends_are_posted_while_another_thread_reads_a_shared_channel(net: 
     });
 }
 
+/// Shows rpma_cq_get_completion/main-queue-without-failed-receives.
 pub(crate) fn receive_queue_has_the_failed_receives(net: &Net) {
     for config in [shared_channel(), separate_queues()] {
         let Pair { client: _client, server, .. } = Pair::connect_with(net, &config, &config);

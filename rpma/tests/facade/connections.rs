@@ -171,6 +171,7 @@ pub(crate) fn disconnect_carries_out_posted_sends_first(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_completion/receive-error-completes, rpma_cq_wait/end-of-connection-ends-wait.
 pub(crate) fn end_of_the_connection_flushes_posted_receives(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     let (ours, theirs) =

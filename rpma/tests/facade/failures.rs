@@ -35,6 +35,7 @@ fn expect_refusal(net: &Net, access: Access, target: impl FnOnce(&Memory) -> Rem
 
 const BOTH: Usage = Usage::READ_SRC.union(Usage::WRITE_DST);
 
+/// Shows rpma_cq_get_completion/access-error-completes, rpma_cq_get_completion/atomic-write-error-completes.
 pub(crate) fn access_with_an_unknown_key_fails(net: &Net) {
     for access in ACCESSES {
         let with_other_key = |there: &Memory| {
@@ -46,6 +47,7 @@ pub(crate) fn access_with_an_unknown_key_fails(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_completion/access-error-completes.
 pub(crate) fn access_beyond_the_region_fails(net: &Net) {
     for access in ACCESSES {
         for offset_bytes in [16, 1 << 40, u64::MAX - 7] {
@@ -60,6 +62,7 @@ pub(crate) fn access_beyond_the_region_fails(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_completion/access-error-completes, rpma_cq_get_completion/atomic-write-error-completes.
 pub(crate) fn access_without_the_right_fails(net: &Net) {
     for access in [WRITE, WRITE_WITH_IMM, ATOMIC_WRITE] {
         expect_refusal(net, access, |there| there.remote().at(0), Usage::READ_SRC);
@@ -70,6 +73,7 @@ pub(crate) fn access_without_the_right_fails(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_completion/flush-error-completes.
 pub(crate) fn flush_beyond_the_region_fails(net: &Net) {
     for (offset_bytes, len_bytes) in [(0, 17), (16, 1), (u64::MAX - 3, 4), (1, 1 << 39)] {
         let Pair { client, server: _server, server_peer, .. } = Pair::connect(net);
@@ -85,6 +89,8 @@ pub(crate) fn flush_beyond_the_region_fails(net: &Net) {
     assert!(matches!(refused, Err(Error::Invalid(Invalid::TooLong { .. }))), "{refused:?}");
 }
 
+/// Shows rpma_cq_get_completion/later-operations-complete-after-error,
+/// rpma_cq_get_completion/failed-status-leaves-context.
 pub(crate) fn operations_after_a_failure_are_flushed(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect_deep(net);
     let here_for = Usage::READ_DST | Usage::WRITE_SRC | Usage::SEND | Usage::RECV;
@@ -130,6 +136,7 @@ pub(crate) fn operations_after_a_failure_are_flushed(net: &Net) {
     expect_event(&server, ConnectionEvent::Closed);
 }
 
+/// Shows rpma_cq_get_completion/success-returns-first.
 pub(crate) fn earlier_operations_complete_before_a_failure(net: &Net) {
     const LEN_BYTES: usize = 300_000;
     let Pair { client, server: _server, client_peer, server_peer } = Pair::connect_deep(net);
@@ -143,6 +150,7 @@ pub(crate) fn earlier_operations_complete_before_a_failure(net: &Net) {
     assert!(there.read(0, LEN_BYTES) == payload(1, LEN_BYTES));
 }
 
+/// Shows rpma_cq_get_completion/receive-error-completes.
 pub(crate) fn message_longer_than_its_receive_fails(net: &Net) {
     for len_bytes in [9, 300_000] {
         let Pair { client, server, client_peer, server_peer } = Pair::connect(net);

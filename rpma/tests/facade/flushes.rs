@@ -56,6 +56,8 @@ impl Drop for MappedFile {
     }
 }
 
+/// Shows rpma_cq_get_completion/always-completes-on-success, rpma_cq_get_completion/context-of-flush,
+/// rpma_cq_get_completion/byte-len-of-access, rpma_cq_get_completion/op-flush.
 pub(crate) fn flush_makes_earlier_writes_visible(net: &Net) {
     let Pair { client, server: _server, client_peer, server_peer } = Pair::connect(net);
     let usage = Usage::WRITE_DST | Usage::FLUSH_TYPE_VISIBILITY;
@@ -72,6 +74,7 @@ pub(crate) fn flush_makes_earlier_writes_visible(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_completion/op-flush.
 pub(crate) fn persistent_flush_completes_as_a_flush(net: &Net) {
     let Pair { client, server: _server, client_peer, server_peer } = Pair::connect(net);
     let usage = Usage::WRITE_DST | Usage::FLUSH_TYPE_PERSISTENT | Usage::FLUSH_TYPE_VISIBILITY;

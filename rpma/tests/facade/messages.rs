@@ -15,6 +15,10 @@ use crate::harness::{
 /// Lengths of messages that use every protocol of the native interface.
 const LENS_BYTES: [usize; 7] = [1, 8, 100, 5000, 100_000, 300_000, (1 << 20) + 1];
 
+/// Shows rpma_cq_get_completion/returns-next-completion, rpma_cq_get_completion/always-completes-on-success,
+/// rpma_cq_get_completion/context-of-message, rpma_cq_get_completion/byte-len-of-message,
+/// rpma_cq_get_completion/flags-of-verbs, rpma_cq_get_completion/op-send, rpma_cq_get_completion/op-recv,
+/// rpma_cq_get_completion/main-queue-has-all-alone.
 pub(crate) fn message_fills_its_receive(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     for (context, len_bytes) in (1..).zip(LENS_BYTES) {
@@ -32,6 +36,7 @@ pub(crate) fn message_fills_its_receive(net: &Net) {
     }
 }
 
+/// Shows rpma_cq_get_completion/byte-len-of-message.
 pub(crate) fn message_of_no_bytes_takes_a_receive_without_memory(net: &Net) {
     let Pair { client, server, .. } = Pair::connect(net);
     server.recv(LocalSlice::EMPTY, 1).unwrap();
@@ -44,6 +49,8 @@ pub(crate) fn message_of_no_bytes_takes_a_receive_without_memory(net: &Net) {
     assert_eq!(expect_success(client.completion_queue(), Operation::Send, 4).byte_len, 0);
 }
 
+/// Shows rpma_cq_get_completion/context-of-message, rpma_cq_get_completion/flags-of-verbs,
+/// rpma_cq_get_completion/imm-in-host-order.
 pub(crate) fn immediate_data_arrives_in_host_order(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     let sent = Memory::with(&client_peer, b"with a number", Usage::SEND);
@@ -60,6 +67,7 @@ pub(crate) fn immediate_data_arrives_in_host_order(net: &Net) {
     assert_eq!(received.read(0, 13), b"with a number");
 }
 
+/// Shows rpma_cq_get_completion/op-recv.
 pub(crate) fn message_waits_for_its_receive(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     let lens_bytes = [8, 300_000];
@@ -93,6 +101,7 @@ pub(crate) fn message_that_has_arrived_can_be_received_after_the_end(net: &Net) 
     assert_eq!(server.recv(received.all(), 3), Err(Error::NotConnected));
 }
 
+/// Shows rpma_cq_get_completion/context-of-early-receive.
 pub(crate) fn receives_posted_before_the_connection_take_the_first_messages(net: &Net) {
     let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
     let endpoint = listen(&server_peer);
@@ -145,6 +154,7 @@ pub(crate) fn receives_outlive_another_region_of_their_memory(net: &Net) {
     assert_eq!(received.read(0, 8), b"message!");
 }
 
+/// Shows rpma_cq_get_completion/send-error-completes, rpma_cq_get_completion/on-error-hides-success.
 pub(crate) fn send_without_a_report_completes_only_on_error(net: &Net) {
     let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
     let sent = Memory::with(&client_peer, b"12345678", Usage::SEND);
@@ -169,6 +179,7 @@ pub(crate) fn send_without_a_report_completes_only_on_error(net: &Net) {
     assert_ne!(failed.status, Status::Success);
 }
 
+/// Shows rpma_conn_wait/oldest-completion-first.
 pub(crate) fn send_completes_before_the_response_arrives(net: &Net) {
     const ROUNDS: u64 = 300;
     let config = ConnectionConfig {
@@ -231,6 +242,7 @@ pub(crate) fn too_many_posts_are_refused(net: &Net) {
     expect_success(client.completion_queue(), Operation::Send, posted);
 }
 
+/// Shows rpma_cq_get_wc/queue-pair-number.
 pub(crate) fn completions_name_their_connection(net: &Net) {
     let (one, other) = (Pair::connect(net), Pair::connect(net));
     let connections = [&one.client, &one.server, &other.client, &other.server];

@@ -47,6 +47,8 @@ impl Server {
 const WITHOUT_QUEUE: SharedReceiveQueueConfig =
     SharedReceiveQueueConfig { receive_queue_size: 20, receive_completion_queue_size: 0 };
 
+/// Shows rpma_cq_get_wc/queue-pair-number, rpma_srq_new/connections-share-receives,
+/// rpma_srq_new/completions-of-shared-receives.
 pub(crate) fn messages_of_all_connections_take_shared_receives(net: &Net) {
     let server = Server::open(net, None);
     let client_peer = net.open_peer();
@@ -89,6 +91,7 @@ pub(crate) fn deregistration_ends_shared_receives(net: &Net) {
     assert_eq!(kept.read(0, 8), b"message!");
 }
 
+/// Shows rpma_srq_new/completions-of-shared-receives.
 pub(crate) fn shared_receives_complete_in_the_connection_without_a_queue(net: &Net) {
     let mut server = Server::open(net, Some(&WITHOUT_QUEUE));
     let client_peer = net.open_peer();
@@ -174,6 +177,7 @@ pub(crate) fn shared_receive_queue_wakes_for_every_connection(net: &Net) {
     assert!(!is_readable(descriptor));
 }
 
+/// Shows rpma_srq_new/connections-share-receives.
 pub(crate) fn writes_with_immediate_data_take_shared_receives(net: &Net) {
     let server = Server::open(net, None);
     let client_peer = net.open_peer();
@@ -212,6 +216,7 @@ pub(crate) fn connection_with_shared_receives_refuses_its_own(net: &Net) {
     assert_eq!(full.recv(LocalSlice::EMPTY, 3), Err(Error::QueueFull));
 }
 
+/// Shows rpma_srq_new/shared-channel-is-refused.
 pub(crate) fn shared_channel_beside_a_shared_queue_is_refused(net: &Net) {
     let mut server = Server::open(net, None);
     server.config.shared_completion_channel = true;
@@ -233,6 +238,7 @@ pub(crate) fn shared_channel_beside_a_shared_queue_is_refused(net: &Net) {
 /// How many completions of receives are kept.
 const KEPT_MAX: u64 = (SharedReceiveQueue::KEPT_COMPLETIONS_MAX_BYTES / size_of::<Completion>()) as u64;
 
+/// Shows rpma_srq_new/unread-completions-are-limited.
 pub(crate) fn receives_are_refused_while_a_shared_channel_keeps_too_many(net: &Net) {
     let mut server = Server::open(net, Some(&WITHOUT_QUEUE));
     server.config.shared_completion_channel = true;
@@ -251,6 +257,7 @@ pub(crate) fn receives_are_refused_while_a_shared_channel_keeps_too_many(net: &N
     assert_eq!(server.receives.recv(LocalSlice::EMPTY, count), Ok(()));
 }
 
+/// Shows rpma_srq_new/unread-completions-are-limited.
 pub(crate) fn receives_are_refused_while_completions_of_dropped_connections_are_kept(net: &Net) {
     let size = u32::try_from(KEPT_MAX).unwrap();
     let config = SharedReceiveQueueConfig { receive_queue_size: size, receive_completion_queue_size: size };

@@ -117,6 +117,8 @@ macro_rules! refusals {
     )*};
 }
 
+/// Shows fi_cq/flag-multicast, fi_cq/transmit-of-unreliable-endpoint, fi_cq/delivery-needs-reliable-endpoint,
+/// fi_cq/device-memory, fi_cq-1.4/err-data-amount.
 #[test]
 fn each_refusal_names_its_reason() {
     let bit = |number: u32| Caps::from_bits_retain(1 << number);
@@ -182,6 +184,7 @@ macro_rules! grants {
     )*};
 }
 
+/// Shows fi_cq/len-with-prefix, fi_endpoint/subset-of-capabilities.
 #[test]
 fn hints_within_limits_are_granted() {
     let every_mode = MrMode::all() - MrMode::BASIC - MrMode::SCALABLE;

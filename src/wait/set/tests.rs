@@ -190,6 +190,7 @@ fn wait_mutex_cond_of_a_set_returns_its_pair() {
     assert_eq!(set.try_wait(), Ok(false));
 }
 
+/// Shows fi_cq/sread-needs-wait-object.
 #[test]
 fn set_member_refuses_blocking_reads_but_not_counter_waits() {
     let set = open_set(WaitObject::Unspec);

@@ -6,6 +6,7 @@ use super::prelude::*;
 use crate::TransportKind;
 
 /// Several parties add one to the same elements. Each value must be fetched exactly once.
+/// Shows fi_atomic/atomic-per-element.
 #[over(all)]
 fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     const PARTIES: usize = 4;
@@ -61,6 +62,7 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
 
 /// Threads with their own endpoints add to the same memory over two transports. Each transport has a region
 /// of its own for the memory.
+/// Shows fi_atomic/one-actor-at-a-time.
 #[over(one_process)]
 fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const THREADS: u64 = 3;

@@ -17,6 +17,7 @@ fn next_refusal(party: &Party, kind: AtomicKind) -> Option<CompletionError> {
     }
 }
 
+/// Shows fi_atomic/atomic-needs-rights, fi_mr/access-rights.
 #[over(all)]
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -122,6 +123,7 @@ fn atomic_without_the_capability_takes_effect(net: &Net) {
     assert_eq!(region.content(), *encode_number(2));
 }
 
+/// Shows fi_atomic/atomic-inject-limit, fi_atomic/unsupported-atomic-eopnotsupp.
 #[over(driven, native)]
 fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
@@ -176,6 +178,7 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_atomic/datatypes, fi_atomic/valid-calls-tell-support.
 #[over(one_process)]
 fn atomic_queries_report_exactly_the_supported_operations(net: &Net) {
     let (alice, _bob) = net.open_pair();

@@ -58,6 +58,9 @@ fn wrapping_sums(left: &[u8], right: &[u8]) -> Vec<u8> {
     left.iter().zip(right).map(|(left, right)| left.wrapping_add(*right)).collect()
 }
 
+/// Shows fi_cq/reports-ends-of-transfers, fi_cq/context-of-operation, fi_cq/context-is-always-there,
+/// fi_cq/flags-field, fi_cq/flag-atomic, fi_cq/flag-read-write, fi_atomic/fetch-returns-initial-value,
+/// fi_atomic/atomic-context-comes-back.
 #[over(all)]
 fn every_atomic_call_updates_the_region(net: &Net) {
     const LEN_BYTES: usize = 60;
@@ -199,6 +202,7 @@ fn apply_atomic(op: AtomicOp, [element, operand, compare]: [i64; 3]) -> i64 {
     }
 }
 
+/// Shows fi_atomic/datatypes, fi_atomic/atomic-read-needs-no-operand.
 #[over(all)]
 fn every_operation_updates_every_datatype(net: &Net) {
     const VALUES: [[i64; 3]; 6] = [[6, 3, 6], [3, 6, 5], [0, 5, 7], [5, 0, 1], [11, 7, 12], [0, 0, 0]];
@@ -254,6 +258,7 @@ fn every_operation_updates_every_datatype(net: &Net) {
     assert!(applied > 0, "no operation is offered, though the capability is");
 }
 
+/// Shows fi_atomic/arrays-are-updated-completely.
 #[over(all)]
 fn arrays_of_every_length_are_updated_completely(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -284,6 +289,7 @@ fn arrays_of_every_length_are_updated_completely(net: &Net) {
     }
 }
 
+/// Shows fi_atomic/inject-atomic-frees-and-hides.
 #[over(all)]
 fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -315,6 +321,7 @@ fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_cq/delivery-is-default-for-fetches.
 #[over(driven, own)]
 fn atomic_waits_for_a_sleeping_target(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
@@ -390,6 +397,7 @@ fn endpoint_updates_its_own_region(net: &Net) {
     region.expect_content(&alice, &encode_number(4), "all operations");
 }
 
+/// Shows fi_cq/fence-delays, fi_atomic/fenced-transfer-tells-of-atomic, fi_atomic/atomic-fence-defers.
 #[over(all)]
 fn fence_waits_for_preceding_atomics(net: &Net) {
     const COUNT: u64 = 20;
@@ -424,6 +432,7 @@ fn fence_waits_for_preceding_atomics(net: &Net) {
     }
 }
 
+/// Shows fi_cq/silent-access-as-initiator-level, fi_atomic/results-before-completion.
 #[over(all)]
 fn atomics_complete_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -443,6 +452,7 @@ fn atomics_complete_at_every_level(net: &Net) {
     }
 }
 
+/// Shows fi_cq/errors-are-always-reported, fi_atomic/atomic-completion-flag.
 #[over(all)]
 fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());

@@ -2,6 +2,7 @@
 
 use super::prelude::*;
 
+/// Shows fi_endpoint/enable-needs-bindings.
 #[over(one_process)]
 fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
     let (domain, av_attr) = (net.open_other_domain(), AvAttr::default());
@@ -66,6 +67,7 @@ fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP, "nothing would notice its end");
 }
 
+/// Shows fi_endpoint/counter-bindings.
 #[over(one_process)]
 fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
     let domain = net.open_other_domain();
@@ -109,6 +111,7 @@ fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
     counter.close().unwrap();
 }
 
+/// Shows fi_mr/event-region-flag, fi_mr/region-counts-remote-writes, fi_cntr/close-counter-ebusy.
 #[over(one_process)]
 fn invalid_counter_bindings_are_refused(net: &Net) {
     let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());
@@ -154,6 +157,7 @@ fn invalid_counter_bindings_are_refused(net: &Net) {
     }
 }
 
+/// Shows fi_mr/event-region-starts-disabled.
 #[over(one_process)]
 fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -35,6 +35,7 @@ fn sends_awaiting_a_match_leave_queue_room_to_other_operations(net: &Net) {
     alice.expect_each(0..count);
 }
 
+/// Shows fi_msg/eagain-for-full-queue.
 #[over(all, own)]
 fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
     let depth = 4;
@@ -118,6 +119,7 @@ fn received_messages_wait_for_room_in_the_completion_queue(net: &Net) {
     }
 }
 
+/// Shows fi_cq/events-of-endpoints-and-regions.
 #[over(one_process)]
 fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     let depth = 4;
@@ -175,6 +177,7 @@ fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     first.assert_no_completion();
 }
 
+/// Shows fi_msg/eagain-for-full-queue, fi_msg/eagain-may-be-retried.
 #[over(driven, own)]
 fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     let alice = net.open_party_with(Setup { tx_depth_ops: 3, ..Setup::default() });
@@ -194,6 +197,7 @@ fn sends_beyond_the_transmit_depth_are_refused(net: &Net) {
     }
 }
 
+/// Shows fi_msg/eagain-for-full-queue.
 #[over(all, own)]
 fn receives_beyond_the_receive_depth_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 3, ..Setup::default() });

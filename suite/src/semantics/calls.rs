@@ -203,6 +203,12 @@ fn exchange_and_check_between(
     }
 }
 
+/// Shows fi_cq/reports-ends-of-transfers, fi_cq/context-of-operation, fi_cq/context-is-always-there,
+/// fi_cq/flags-field, fi_cq/len-field, fi_cq/data-field, fi_cq/tag-field, fi_cq/tag-host-order,
+/// fi_cq/flag-send, fi_cq/flag-recv, fi_cq/flag-msg, fi_cq/flag-tagged, fi_cq/flag-remote-data,
+/// fi_cq/messages-complete-at-target, fi_cq/notify-flags-only, fi_cq-1.4/context-of-all-completions,
+/// fi_msg/every-send-meets-every-receive, fi_msg/context-comes-back,
+/// fi_tagged/tagged-sends-meet-tagged-receives, fi_mr/local-buffers-need-no-registration.
 #[over(all)]
 fn every_send_call_reaches_every_receive_call(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -231,6 +237,8 @@ fn every_send_call_reaches_every_receive_call(net: &Net) {
     }
 }
 
+/// Shows fi_cq/len-field, fi_cq/visible-means-delivered, fi_cq/receive-completion-means-readable,
+/// fi_msg/length-up-to-max-msg-size, fi_msg/message-boundaries, fi_tagged/tagged-message-boundaries.
 #[over(all)]
 fn messages_of_every_size_arrive(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -258,6 +266,7 @@ fn messages_of_every_size_arrive(net: &Net) {
     }
 }
 
+/// Shows fi_cq/receive-completion-means-readable, fi_msg/length-up-to-max-msg-size.
 #[over(all)]
 fn largest_messages_arrive(net: &Net) {
     for len_bytes in [1 << 20, (8 << 20) + 1] {
@@ -272,6 +281,7 @@ fn largest_messages_arrive(net: &Net) {
     }
 }
 
+/// Shows fi_msg/vector-is-one-message, fi_tagged/tagged-vector-is-one-message.
 #[over(all)]
 fn vectors_gather_and_scatter_messages(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -321,6 +331,7 @@ fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
     }
 }
 
+/// Shows fi_msg/more-is-a-hint.
 #[over(all)]
 fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -4,6 +4,8 @@ use super::prelude::*;
 use super::shared_contexts::Sharers;
 use crate::raw::RawBuffer;
 
+/// Shows fi_cq/readerr-describes-failure, fi_endpoint/cancel-reports-ecanceled,
+/// fi_endpoint/cancel-is-bounded.
 #[over(all)]
 fn cancelled_receive_completes_with_ecanceled(net: &Net) {
     let (bob, _alice) = net.open_pair();
@@ -29,6 +31,7 @@ fn cancelled_receive_completes_with_ecanceled(net: &Net) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_endpoint/cancel-of-ended-operation.
 #[over(all, own)]
 fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -58,6 +61,7 @@ fn cancelled_receive_takes_no_message(net: &Net) {
     bob.receive_message(3, 8, &payload(1, 8));
 }
 
+/// Shows fi_endpoint/cancel-ends-one.
 #[over(all)]
 fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -83,6 +87,7 @@ fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
     assert_eq!(bob.next_completion().tag, 2);
 }
 
+/// Shows fi_endpoint/cancel-of-ended-operation.
 #[over(all, own)]
 fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -4,6 +4,7 @@ use homespun::endpoint;
 
 use super::prelude::*;
 
+/// Shows fi_endpoint/close-discards-operations.
 #[over(all, own)]
 fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     let send = |from: &Party, n: u64, len_bytes: usize| {
@@ -67,6 +68,7 @@ fn fenced_message_arrives_after_its_sender_closes_amid_connects(net: &Net) {
     }
 }
 
+/// Shows fi_msg/inject-frees-and-hides, fi_tagged/tinject-frees-and-hides.
 #[over(all, own)]
 fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -16,6 +16,7 @@ fn post_access(party: &Party, by: RmaBy, to: FabricAddress, region: &Region, con
     party.endpoint.rma(RmaCall::new(by, payload(context, len_bytes), to, region, context)).unwrap();
 }
 
+/// Shows fi_endpoint/completion-order.
 #[over(all)]
 fn sends_and_accesses_complete_in_posting_order(net: &Net) {
     const COUNT: u64 = 60;

@@ -90,6 +90,7 @@ fn receives_posted_late_complete_in_send_order(net: &Net) {
     }
 }
 
+/// Shows fi_msg/receives-before-connect, fi_tagged/tagged-receives-before-connect, fi_cm/receive-at-any-time.
 #[over(connected)]
 fn truncated_receives_complete_in_send_order(net: &Net) {
     let ((client, one), (server, other)) = open_connection(net);

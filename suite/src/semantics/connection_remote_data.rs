@@ -3,6 +3,7 @@
 use super::prelude::*;
 use super::rx_cq_data::{NOTIFIED, RECEIVED, ROOM_BYTES, fields};
 
+/// Shows rpma_cq_get_completion/op-recv-with-imm.
 #[over(connected)]
 fn connection_completes_receives_with_remote_data_in_order(net: &Net) {
     const LONG_BYTES: usize = 300_000;

@@ -36,6 +36,8 @@ fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) 
     }
 }
 
+/// Shows fi_endpoint/connect-enables, fi_eq/connection-events, fi_eq/connected-on-both-sides,
+/// fi_cm/accept-connects-both.
 #[over(connected, automatic)]
 fn accepted_request_connects_both_endpoints(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
@@ -65,6 +67,7 @@ fn accepted_request_connects_both_endpoints(net: &Net) {
     }
 }
 
+/// Shows fi_eq/eq-eavail-means-readerr, fi_cm/rejected-request-is-error.
 #[over(connected, automatic)]
 fn rejected_request_fails_with_econnrefused(net: &Net) {
     let (client, server, listener) = open_sides(net);
@@ -91,6 +94,7 @@ fn rejected_request_fails_with_econnrefused(net: &Net) {
     expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, b"");
 }
 
+/// Shows fi_cm/rejected-request-is-error.
 #[over(connected)]
 fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
@@ -196,6 +200,7 @@ fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     }
 }
 
+/// Shows fi_tagged/tagged-send-needs-connection, fi_cm/no-send-before-connected.
 #[over(connected)]
 fn send_before_connection_fails_with_enotconn(net: &Net) {
     let (client, server, listener) = open_sides(net);
@@ -330,6 +335,7 @@ fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     }
 }
 
+/// Shows fi_cm/accept-needs-handle.
 #[over(connected)]
 fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     let (client, server, listener) = open_sides(net);
@@ -407,6 +413,7 @@ fn sixty_concurrent_requests_are_all_answered(net: &Net) {
     close_with_progress((accepted, asking), &[&client, &server]);
 }
 
+/// Shows fi_cm/backlog.
 #[over(connected)]
 fn requests_beyond_the_backlog_are_refused(net: &Net) {
     let (client, server, listener) = open_sides(net);
@@ -437,6 +444,7 @@ fn requests_beyond_the_backlog_are_refused(net: &Net) {
     }
 }
 
+/// Shows fi_endpoint/take-over-passive-endpoint.
 #[over(connected)]
 fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     let (client, server, listener) = open_sides(net);
@@ -486,6 +494,7 @@ fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
     expect_error(taken.set_name(any_port), Errno::EOPBADSTATE);
 }
 
+/// Shows fi_cm/connect-once.
 #[over(connected)]
 fn invalid_connection_calls_are_refused(net: &Net) {
     let side = Side::new(net);
@@ -543,6 +552,7 @@ fn invalid_connection_calls_are_refused(net: &Net) {
     expect_error(side.domain.endpoint(&asked), Errno::EINVAL);
 }
 
+/// Shows fi_eq/close-eq-ebusy.
 #[over(connected)]
 fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     let side = Side::new(net);

@@ -21,6 +21,7 @@ fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 
 /// Both parties wait only for counters, which count sends, receives, and accesses by the peer. Some of the
 /// sends end only when the peer responds.
+/// Shows fi_cntr/wait-reaches-threshold.
 #[over(one_process)]
 fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in all_wait_objects() {
@@ -65,6 +66,7 @@ fn has_no_failures(party: &Party) -> bool {
 }
 
 /// The target waits only for the counter of its region. The counter is bound to no endpoint.
+/// Shows fi_cntr/wait-reaches-threshold.
 #[over(one_process)]
 fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     for wait in all_wait_objects() {
@@ -96,6 +98,7 @@ fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     }
 }
 
+/// Shows fi_cntr/error-ends-wait.
 #[over(one_process)]
 fn counter_wait_ends_when_an_operation_fails(net: &Net) {
     for wait in all_wait_objects() {
@@ -123,6 +126,7 @@ fn counter_wait_ends_when_an_operation_fails(net: &Net) {
     }
 }
 
+/// Shows fi_cntr/counter-descriptor.
 #[over(one_process)]
 fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
     let (alice, bob) = open_sleepers(net, WaitObject::Fd);

@@ -38,6 +38,7 @@ fn await_region_counts(party: &Party, region: &Region, reads: u64, writes: u64) 
     }
 }
 
+/// Shows fi_endpoint/counter-bindings, fi_cntr/counts-completions.
 #[over(all)]
 fn messages_are_counted_at_both_ends(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_counting_setup(), make_counting_setup());
@@ -65,6 +66,8 @@ fn messages_are_counted_at_both_ends(net: &Net) {
     bob.wait_for_exact_counts(&[(RECV, (sent, 0))]);
 }
 
+/// Shows fi_cq/flag-remote-read-write, fi_cq/messages-complete-at-target, fi_mr/region-counts-remote-writes,
+/// fi_cntr/counts-completions.
 #[over(all)]
 fn accesses_are_counted_at_both_ends(net: &Net) {
     const LEN_BYTES: usize = 1 << 21;
@@ -103,6 +106,8 @@ fn accesses_are_counted_at_both_ends(net: &Net) {
 
 /// A region counts an atomic operation by what it does to the memory (`fi_mr(3)`). An endpoint counts it by
 /// whether it returns results (`fi_endpoint(3)`).
+/// Shows fi_cq/flag-remote-read-write, fi_atomic/target-completion-after-update,
+/// fi_mr/region-counts-remote-writes.
 #[over(all)]
 fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     for kind in net.memory_kinds() {
@@ -138,6 +143,7 @@ fn updating_atomics_are_counted_as_writes_by_the_region(net: &Net) {
     }
 }
 
+/// Shows fi_cq/messages-complete-at-target, fi_mr/event-region-flag.
 #[over(all)]
 fn counted_access_has_changed_the_region(net: &Net) {
     for kind in net.memory_kinds() {
@@ -228,6 +234,7 @@ fn unreported_operations_are_counted(net: &Net) {
 }
 
 /// `fi_cntr(3)` leaves open whether a provider counts errors.
+/// Shows fi_cntr/errors-are-counted-apart.
 #[over(all, own)]
 fn failures_are_counted_as_errors(net: &Net) {
     let (alice, bob) = net.open_equal_pair(Setup { selective: true, ..make_counting_setup() });

@@ -35,6 +35,8 @@ fn strip_undefined(entry: &Completion) -> Completion {
     make_entry(context, flags, len_bytes, if flags.contains(WITH_DATA) { data } else { 0 }, tag)
 }
 
+/// Shows fi_cq/context-of-operation, fi_cq/flags-field, fi_cq/flag-msg, fi_cq/flag-tagged,
+/// fi_tagged/peek-reports-metadata, fi_tagged/peek-len-is-message-size, fi_tagged/claim-uses-context-of-peek.
 #[over(all)]
 fn completion_fields_match_peeks_and_claims(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -82,6 +84,9 @@ fn completion_fields_match_peeks_and_claims(net: &Net) {
 }
 
 /// An error entry has all known fields of the operation, with and without selective completion.
+/// Shows fi_cq/err-is-general-reason, fi_cq/unknown-fields-are-zero, fi_cq/error-context-may-be-null,
+/// fi_cq/context-is-always-there, fi_cq/context-null-without-operation, fi_cq/err-field,
+/// fi_cq-1.4/context-of-all-completions, fi_endpoint/context-of-unassociated-error.
 #[over(all)]
 fn error_entries_describe_the_failed_operation(net: &Net) {
     for selective in [false, true] {
@@ -137,6 +142,8 @@ fn error_entries_describe_the_failed_operation(net: &Net) {
     }
 }
 
+/// Shows fi_cq/data-field, fi_cq/data-host-order, fi_cq/flag-remote-data, fi_msg/remote-data-arrives,
+/// fi_tagged/tagged-remote-data.
 #[over(all)]
 fn every_remote_data_value_arrives_with_its_flag(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -149,6 +156,8 @@ fn every_remote_data_value_arrives_with_its_flag(net: &Net) {
 }
 
 /// Each error needs its own read call.
+/// Shows fi_cq/read-does-not-block, fi_cq/error-hides-later-entries, fi_cq/eavail-means-readerr,
+/// fi_cq/readerr-does-not-block, fi_cq/readerr-return, fi_cq-1.4/read-counts.
 #[over(all)]
 fn errors_are_read_one_by_one(net: &Net) {
     let (_alice, bob) = net.open_pair();
@@ -168,6 +177,7 @@ fn errors_are_read_one_by_one(net: &Net) {
     assert_eq!(bob.cq.read(), Ok(None));
 }
 
+/// Shows fi_cq/strerror-text, fi_cq/strerror-return.
 #[over(all)]
 fn strerror_describes_every_provider_error(net: &Net) {
     let party = net.open_party();
@@ -181,6 +191,7 @@ fn strerror_describes_every_provider_error(net: &Net) {
     assert!(text.contains("cancelled") || !party.is_homespun());
 }
 
+/// Shows fi_cq/size-is-a-minimum, fi_cq/size-zero-is-default, fi_cq/format-unspec.
 #[over(one_process)]
 fn queue_holds_the_requested_entry_count(net: &Net) {
     let domain = net.open_other_domain();
@@ -193,6 +204,7 @@ fn queue_holds_the_requested_entry_count(net: &Net) {
     expect_error(domain.open_cq(&CqAttr { size_entries: usize::MAX, ..CqAttr::default() }), Errno::EINVAL);
 }
 
+/// Shows fi_cq/read-does-not-block, fi_cq/bound-before-read, fi_cq/read-eagain.
 #[over(one_process)]
 fn queue_without_endpoints_is_empty(net: &Net) {
     let cq = net.open_other_domain().open_cq(&CqAttr::default()).unwrap();
@@ -202,6 +214,7 @@ fn queue_without_endpoints_is_empty(net: &Net) {
     cq.close().unwrap();
 }
 
+/// Shows fi_cq/close-loses-unread, fi_endpoint/close-may-discard-completions.
 #[over(one_process)]
 fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
     for is_read in [true, false] {
@@ -225,6 +238,7 @@ fn unread_entries_outlive_the_endpoint_until_the_queue_closes(net: &Net) {
 }
 
 /// Closing a queue frees the buffers of its unread entries.
+/// Shows fi_cq/close-releases-resources.
 #[over(one_process)]
 fn closing_a_queue_frees_unread_buffers(net: &Net) {
     let domain = net.open_other_domain();

@@ -84,6 +84,7 @@ fn check_all_sends_end(party: &Party, mut ended: Vec<u64>, count: u64) {
     party.assert_no_completion();
 }
 
+/// Shows fi_msg/eagain-may-be-retried.
 #[over(driven)]
 fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
     for level in LEVELS {
@@ -237,6 +238,7 @@ fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
     check_all_sends_end(&alice, ended, accepted);
 }
 
+/// Shows fi_msg/eagain-may-be-retried.
 #[over(all)]
 fn discarded_messages_return_credit(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());

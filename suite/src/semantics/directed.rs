@@ -30,6 +30,7 @@ fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAdd
     assert_eq!(received_bytes(&completion.buffer), payload(identity, 16));
 }
 
+/// Shows fi_msg/source-directs-receive, fi_tagged/tagged-source.
 #[over(all)]
 fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
@@ -53,6 +54,7 @@ fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
     }
 }
 
+/// Shows fi_msg/unspecified-source-matches-any, fi_tagged/tagged-source.
 #[over(all)]
 fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);

@@ -57,6 +57,8 @@ fn assert_not_durable(party: &Party, file: &NamedFile) {
     file.assert_not_written_back_or_skip(party.process_id());
 }
 
+/// Shows fi_cq/commit-means-durable, fi_cq/persistent-memory, fi_rma/rma-commit,
+/// fi_mr/persistent-region-flag.
 #[over(all)]
 fn committed_write_is_durable_at_completion(net: &Net) {
     for is_raw in [false, true] {
@@ -86,6 +88,7 @@ fn committed_write_is_durable_at_completion(net: &Net) {
     }
 }
 
+/// Shows fi_cq/fence-completion-covers-earlier, fi_cq/persistent-memory.
 #[over(all)]
 fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -118,6 +121,7 @@ fn uncommitted_write_is_durable_after_a_fenced_commit(net: &Net) {
     }
 }
 
+/// Shows fi_cq/commit-means-durable, fi_cq/persistent-memory.
 #[over(all)]
 fn remote_data_of_a_committed_write_reports_durable_bytes(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -134,6 +138,7 @@ fn remote_data_of_a_committed_write_reports_durable_bytes(net: &Net) {
     }
 }
 
+/// Shows fi_endpoint/default-flags.
 #[over(all)]
 fn default_flag_commits_writes(net: &Net) {
     let tx_op_flags = OpFlags::COMMIT_COMPLETE;
@@ -169,6 +174,7 @@ fn default_flag_commits_writes(net: &Net) {
     assert_eq!(alice.endpoint.tx_op_flags(), tx_op_flags);
 }
 
+/// Shows fi_cq/commit-means-durable, fi_mr/persistent-region-flag.
 #[over(all, own)]
 fn commit_to_volatile_memory_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -240,6 +246,7 @@ fn registered_file_shares_its_content_with_the_region(net: &Net) {
     assert!(!is_mapped());
 }
 
+/// Shows fi_mr/persistent-region-flag.
 #[over(one_process)]
 fn persistent_registration_of_volatile_memory_is_refused(net: &Net) {
     let domain = net.open_other_domain();

@@ -83,6 +83,7 @@ fn atomic_on_no_elements_needs_no_region(net: &Net) {
     alice.exchange_long_messages(&bob);
 }
 
+/// Shows fi_atomic/unsupported-atomic-eopnotsupp.
 #[over(all, own)]
 fn atomic_on_no_elements_that_is_not_offered_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();

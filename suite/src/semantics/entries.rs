@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 
+/// Shows fi_cq/format-selects-structure, fi_cq/format-context, fi_cq/format-msg, fi_cq/format-data,
+/// fi_cq/format-tagged, fi_cq/read-has-opened-format, fi_cq/fields-mean-the-same.
 #[over(all)]
 fn completion_has_the_fields_of_its_format(net: &Net) {
     for format in [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged] {
@@ -51,6 +53,7 @@ fn completion_has_the_fields_of_its_format(net: &Net) {
     }
 }
 
+/// Shows fi_cq/count-limits-entries, fi_cq/read-several.
 #[over(all)]
 fn one_read_returns_many_entries_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -77,6 +80,7 @@ fn one_read_returns_many_entries_in_order(net: &Net) {
     assert_eq!(bob.cq.read_error(), Ok(None));
 }
 
+/// Shows fi_endpoint/separate-queues.
 #[over(all)]
 fn separate_queues_report_sends_and_receives_separately(net: &Net) {
     let (alice, bob) = net.open_equal_pair(Setup { separate_queues: true, ..Setup::default() });
@@ -98,6 +102,7 @@ fn separate_queues_report_sends_and_receives_separately(net: &Net) {
     }
 }
 
+/// Shows fi_cq/read-zero-drives-progress.
 #[over(all, own)]
 fn read_of_zero_entries_drives_progress(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -10,6 +10,7 @@ fn sleep_until_request(side: &Side) -> homespun::ConnectionRequest {
     }
 }
 
+/// Shows fi_eq/eq-sread-blocks.
 #[over(connected, automatic)]
 fn event_wait_wakes_for_connection_events(net: &Net) {
     for wait in WAIT_OBJECTS {
@@ -40,6 +41,7 @@ fn event_wait_wakes_for_connection_events(net: &Net) {
     }
 }
 
+/// Shows fi_eq/eq-sread-blocks.
 #[over(connected)]
 fn event_wait_wakes_for_connection_failures(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
@@ -162,6 +164,7 @@ fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net) {
     });
 }
 
+/// Shows fi_eq/eq-sread-blocks.
 #[over(connected)]
 fn application_event_wakes_every_waiter(net: &Net) {
     for wait in WAIT_OBJECTS {

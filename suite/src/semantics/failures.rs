@@ -31,6 +31,7 @@ fn expect_failures(party: &Party, count: u64) -> Vec<CompletionError> {
     failed
 }
 
+/// Shows fi_cq/failures-are-apart, fi_cq/readerr-describes-failure.
 #[over(all, own)]
 fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
     let alice = net.open_party();
@@ -81,6 +82,7 @@ fn send_succeeds_after_a_refused_peer_starts_listening(net: &Net) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_cq/errors-are-always-reported, fi_cq/error-context-may-be-null.
 #[over(all, own)]
 fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
     let alice = net.open_party_with(Setup { cq_depth_entries: 2, ..Setup::default() });
@@ -95,6 +97,7 @@ fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
     }
 }
 
+/// Shows fi_endpoint/critical-error-disables.
 #[over(driven, own)]
 fn operations_on_a_closed_peer_fail(net: &Net) {
     let (alice, bob) = net.open_pair();

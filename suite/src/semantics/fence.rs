@@ -42,6 +42,8 @@ fn assert_not_arrived(party: &Party, tag: u64) {
     assert_eq!((failed.completion.context, failed.error), (999, OperationError::NoMessage));
 }
 
+/// Shows fi_cq/fence-completion-covers-earlier, fi_cq/fence-raises-lower-levels,
+/// fi_cq/fence-leaves-earlier-completions.
 #[over(all)]
 fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -67,6 +69,7 @@ fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
     }
 }
 
+/// Shows fi_cq/fence-raises-lower-levels.
 #[over(all)]
 fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
@@ -104,6 +107,7 @@ fn fenced_send_may_be_unreported_or_injected(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_cq/fence-delays.
 #[over(driven, own)]
 fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
@@ -121,6 +125,7 @@ fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
     }
 }
 
+/// Shows fi_cq/fence-completion-covers-earlier.
 #[over(all)]
 fn fences_of_every_level_complete_in_order(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -155,6 +160,7 @@ fn fences_of_every_level_complete_in_order(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_cq/fence-delays.
 #[over(all)]
 fn fence_delays_no_send_to_another_peer(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -182,6 +188,7 @@ fn fence_delays_no_send_to_another_peer(net: &Net) {
     }
 }
 
+/// Shows fi_cq/fence-delays, fi_msg/fence-defers.
 #[over(all)]
 fn operations_after_a_fence_do_not_pass_it(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -381,6 +388,7 @@ fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
     (first, second)
 }
 
+/// Shows fi_cq/fence-delays, fi_atomic/atomic-fence-defers.
 #[over(all)]
 fn every_fenced_operation_waits_for_a_match(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -398,6 +406,7 @@ fn every_fenced_operation_waits_for_a_match(net: &Net) {
     }
 }
 
+/// Shows fi_cq/fence-delays, fi_msg/fence-defers, fi_tagged/tagged-fence-defers.
 #[over(all)]
 fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     for memory in [MemoryKind::Raw, MemoryKind::Shareable] {
@@ -426,6 +435,7 @@ fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     }
 }
 
+/// Shows fi_cq/fence-replaces-order, fi_msg/fence-shows-earlier-results, fi_rma/rma-fence-defers.
 #[over(all)]
 fn every_fenced_operation_follows_a_long_write(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -453,6 +463,7 @@ fn every_fenced_operation_follows_a_long_write(net: &Net) {
     }
 }
 
+/// Shows fi_cq/fence-delays, fi_rma/rma-fence-defers.
 #[over(all)]
 fn every_fenced_operation_follows_a_long_read(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -23,6 +23,7 @@ fn flags_outside(others: OpFlags) -> impl Iterator<Item = OpFlags> {
     single.filter(move |flag| all.contains(*flag)).chain([all])
 }
 
+/// Shows fi_msg/completion-flag.
 #[over(all, own)]
 fn send_with_meaningless_flags_arrives(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -134,6 +135,8 @@ fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_cq/flag-multicast, fi_cq/commit-means-durable, fi_msg/multicast-transfers,
+/// fi_trigger/xpu-triggers.
 #[over(all, own)]
 fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();

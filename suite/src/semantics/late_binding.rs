@@ -29,6 +29,7 @@ fn open_disabled_endpoint(
 }
 
 /// Binds counters to the enabled endpoint one by one. Between two bindings the endpoint exchanges messages.
+/// Shows fi_endpoint/bind-before-enable.
 #[over(one_process, automatic)]
 fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BOTH);
@@ -166,6 +167,7 @@ fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
 }
 
 /// An endpoint is enabled with counters only. Later it gets a queue for sends, and then one for receives.
+/// Shows fi_endpoint/bind-before-enable.
 #[over(one_process, automatic)]
 fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
@@ -202,6 +204,7 @@ fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
 }
 
 /// Enabling twice changes nothing, and bindings stay.
+/// Shows fi_endpoint/bind-before-enable.
 #[over(one_process)]
 fn enabling_twice_changes_nothing(net: &Net) {
     let (domain, both) = (net.open_other_domain(), BOTH);

@@ -20,6 +20,7 @@ fn open_pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, 
     net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::asleep())
 }
 
+/// Shows fi_cq/receive-level-delays-flush, fi_msg/receive-level-may-be-lower.
 #[over(all)]
 fn receive_with_any_level_takes_its_message(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -36,6 +37,7 @@ fn receive_with_any_level_takes_its_message(net: &Net) {
     }
 }
 
+/// Shows fi_cq/inject-is-fastest.
 #[over(driven, own)]
 fn small_inject_complete_send_completes_without_receiver_progress(net: &Net) {
     let (alice, _bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
@@ -69,6 +71,7 @@ fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
 }
 
 /// The receiver closes before it has made progress, so the message is lost. The sender gets no error.
+/// Shows fi_cq/inject-promises-no-more.
 #[over(driven, own)]
 fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
@@ -82,6 +85,7 @@ fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &
     alice.assert_no_completion();
 }
 
+/// Shows fi_cq/level-is-a-minimum, fi_cq/transmit-of-reliable-endpoint, fi_cq/delivery-means-processed.
 #[over(driven, own)]
 fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
@@ -98,6 +102,7 @@ fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     }
 }
 
+/// Shows fi_cq/match-means-matched.
 #[over(driven)]
 fn match_level_waits_for_the_receiver(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
@@ -112,6 +117,7 @@ fn match_level_waits_for_the_receiver(net: &Net) {
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 100));
 }
 
+/// Shows fi_endpoint/set-op-flags, fi_endpoint/default-flags.
 #[over(driven, own)]
 fn default_level_comes_from_the_endpoint(net: &Net) {
     let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::DELIVERY_COMPLETE);
@@ -129,6 +135,7 @@ fn default_level_comes_from_the_endpoint(net: &Net) {
     alice.expect_in_order([1, 2]);
 }
 
+/// Shows fi_cq/match-may-be-missing, fi_endpoint/default-flags.
 #[over(all)]
 fn match_may_be_the_default_level(net: &Net) {
     let tx_op_flags = OpFlags::MATCH_COMPLETE;
@@ -143,6 +150,7 @@ fn match_may_be_the_default_level(net: &Net) {
     assert_eq!(alice.next_completion().context, 1);
 }
 
+/// Shows fi_cq/level-is-a-minimum.
 #[over(all)]
 fn strongest_of_several_levels_applies(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -152,6 +160,7 @@ fn strongest_of_several_levels_applies(net: &Net) {
     assert_eq!(alice.next_completion().context, 1);
 }
 
+/// Shows fi_cq/delivery-means-processed.
 #[over(all, own)]
 fn delivery_level_needs_no_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -168,6 +177,7 @@ fn delivery_level_needs_no_posted_receive(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_cq/level-is-a-minimum, fi_cq/match-means-matched, fi_tagged/tagged-match-or-discard.
 #[over(all)]
 fn match_level_needs_a_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -185,6 +195,7 @@ fn match_level_needs_a_posted_receive(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_cq/match-depends-on-receiver.
 #[over(all)]
 fn unmatched_send_delays_no_later_match(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -242,6 +253,8 @@ fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
     alice.expect_each([1, 2, 3, 4]);
 }
 
+/// Shows fi_cq/inject-level-is-not-inject-call, fi_cq/visible-means-delivered,
+/// fi_cq/receive-completion-means-readable.
 #[over(all)]
 fn every_kind_of_message_completes_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -13,6 +13,8 @@ fn check_calls_had_no_effect(alice: &Party, bob: &Party) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_endpoint/enable-before-transfers, fi_msg/posts-need-enabled-endpoint,
+/// fi_tagged/tagged-posts-need-enabled-endpoint.
 #[over(one_process)]
 fn endpoint_not_enabled_refuses_posts(net: &Net) {
     let endpoint = net.open_other_domain().endpoint(net.info()).unwrap();
@@ -26,6 +28,7 @@ fn endpoint_not_enabled_refuses_posts(net: &Net) {
     expect_error(endpoint.send(Bytes::new(), peer, 1), Errno::EOPBADSTATE);
 }
 
+/// Shows fi_endpoint/enable-needs-bindings.
 #[over(one_process)]
 fn enable_without_queues_or_address_vector_fails(net: &Net) {
     let domain = net.open_other_domain();
@@ -51,6 +54,7 @@ fn enable_without_queues_or_address_vector_fails(net: &Net) {
     }
 }
 
+/// Shows fi_endpoint/one-queue-per-operation.
 #[over(one_process)]
 fn second_binding_of_a_queue_or_vector_fails_with_ebusy(net: &Net) {
     let domain = net.open_other_domain();
@@ -74,6 +78,7 @@ fn second_binding_of_a_queue_or_vector_fails_with_ebusy(net: &Net) {
     expect_error(endpoint.set_name(endpoint.name().unwrap()), Errno::EOPBADSTATE);
 }
 
+/// Shows fi_tagged/tagged-send-needs-connection.
 #[over(all, own)]
 fn unknown_fabric_address_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -90,6 +95,7 @@ fn unknown_fabric_address_is_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
+/// Shows fi_endpoint/set-op-flags.
 #[over(all, own)]
 fn invalid_default_op_flags_fail_with_ebadflags(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -119,6 +125,8 @@ fn messages_without_the_capability_arrive(net: &Net) {
     assert!(received_bytes(&alice.next_completion().buffer) == payload(2, 8));
 }
 
+/// Shows fi_endpoint/limits-refuse, fi_msg/inject-size-limits-inject, fi_msg/inject-flag-limit,
+/// fi_tagged/tagged-inject-limit.
 #[over(all, own)]
 fn inject_beyond_its_limit_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -132,6 +140,7 @@ fn inject_beyond_its_limit_is_refused(net: &Net) {
     check_calls_had_no_effect(&alice, &bob);
 }
 
+/// Shows fi_endpoint/limits-refuse.
 #[over(all, own)]
 fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -174,6 +183,7 @@ fn endpoint_with_unsupported_info_fails_with_einval(net: &Net) {
     assert!(granted.caps.contains(Caps::TAGGED | Caps::SEND | Caps::RECV));
 }
 
+/// Shows fi_cq/open-belongs-to-domain.
 #[over(one_process)]
 fn binding_across_domains_is_refused(net: &Net) {
     let (here, there) = (net.open_other_domain(), net.open_other_domain());
@@ -185,6 +195,7 @@ fn binding_across_domains_is_refused(net: &Net) {
     av.close().unwrap();
 }
 
+/// Shows fi_cq/close-ebusy-for-endpoint.
 #[over(one_process)]
 fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &Net) {
     let domain = net.open_other_domain();
@@ -201,6 +212,7 @@ fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &Net) {
     av.close().unwrap();
 }
 
+/// Shows fi_cq/close-ebusy-for-endpoint, fi_av/close-av-ebusy, fi_cntr/close-counter-ebusy.
 #[over(one_process)]
 fn close_of_an_object_in_use_fails_with_ebusy(net: &Net) {
     let (alice, bob) = net.open_pair();

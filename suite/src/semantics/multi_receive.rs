@@ -75,6 +75,8 @@ fn expect_release(party: &Party, last: CompletionFlags) {
     }
 }
 
+/// Shows fi_cq/buf-field, fi_cq/multi-recv-with-message, fi_msg/multi-recv-packs-messages,
+/// fi_msg/multi-recv-completes-per-message.
 #[over(all)]
 fn messages_fill_a_buffer_in_send_order(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -117,6 +119,7 @@ fn messages_fill_a_buffer_in_send_order(net: &Net) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_cq/flag-multi-recv, fi_msg/multi-recv-packs-messages.
 #[over(all)]
 fn stream_of_messages_fills_buffer_after_buffer(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -180,6 +183,7 @@ fn unexpected_messages_go_into_a_buffer_posted_later(net: &Net) {
     }
 }
 
+/// Shows fi_cq/multi-recv-with-or-without-message, fi_cq/multi-recv-without-message.
 #[over(all, own)]
 fn message_that_does_not_fit_goes_to_the_next_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -232,6 +236,7 @@ fn message_longer_than_an_empty_buffer_is_truncated(net: &Net) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_endpoint/min-multi-recv, fi_msg/multi-recv-released-below-minimum.
 #[over(all, own)]
 fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -261,6 +266,8 @@ fn buffer_keeps_the_minimum_set_when_posted(net: &Net) {
     assert_eq!(told, expected);
 }
 
+/// Shows fi_cq/format-data, fi_cq/buf-field, fi_cq/multi-recv-with-or-without-message,
+/// fi_cq/multi-recv-with-message, fi_cq/fields-mean-the-same.
 #[over(all)]
 fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
     use CqFormat::{Context, Data, Msg, Tagged};
@@ -298,6 +305,7 @@ fn completion_gives_the_message_offset_if_the_format_has_it(net: &Net) {
     }
 }
 
+/// Shows fi_cq/multi-recv-without-message, fi_msg/multi-recv-release-is-reported.
 #[over(all)]
 fn selective_completion_reports_only_the_release_of_a_buffer(net: &Net) {
     let (alice, bob) = net.open_equal_pair(Setup::selective());
@@ -417,6 +425,7 @@ fn buffer_is_not_written_after_its_endpoint_closes(net: &Net) {
     assert!(buffer.memory_after_close() == at_the_end);
 }
 
+/// Shows fi_cq/match-means-matched.
 #[over(all)]
 fn match_level_completes_when_a_buffer_takes_the_message(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -448,6 +457,7 @@ fn buffer_takes_messages_to_own_endpoint(net: &Net) {
     assert!(messages.is_empty());
 }
 
+/// Shows fi_endpoint/default-flags.
 #[over(all, own)]
 fn default_flag_makes_receives_multi_receive(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -12,6 +12,7 @@ fn send_and_check_source(from: &Party, to: &Party) {
     assert_eq!(from.next_completion().context, 2);
 }
 
+/// Shows fi_cm/setname-without-service, fi_cm/getname-after-enable.
 #[over(all, own)]
 fn name_is_specific_and_has_a_port(net: &Net) {
     let party = net.open_party();
@@ -22,6 +23,7 @@ fn name_is_specific_and_has_a_port(net: &Net) {
     assert_eq!(party.endpoint.name().unwrap(), name, "it stays the same");
 }
 
+/// Shows fi_cq/source-is-usable.
 #[over(all, own)]
 fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     let format = net.info().addr_format.expect("an answer has a format");
@@ -34,6 +36,7 @@ fn wildcard_endpoint_is_reached_by_its_name(net: &Net) {
     send_and_check_source(&bob, &alice);
 }
 
+/// Shows fi_cm/setname.
 #[over(one_process)]
 fn endpoint_has_the_name_it_was_given(net: &Net) {
     let vacancy = net.reserve_vacant_address();

@@ -9,6 +9,7 @@ const LONG_BYTES: usize = PULL_STEP_MAX_BYTES + 100_000;
 /// The offset of the last bytes of a long access.
 const END: usize = LONG_BYTES - 100;
 
+/// Shows fi_msg/receives-match-in-posting-order, fi_tagged/tags-are-checked-in-order.
 #[over(all)]
 fn earliest_matching_receive_takes_a_message(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -44,6 +45,7 @@ fn earliest_matching_receive_takes_a_message(net: &Net) {
     assert_eq!(taken, [(1, 1039), (2, 1001), (3, 1000)]);
 }
 
+/// Shows fi_tagged/tagged-sends-meet-tagged-receives.
 #[over(all)]
 fn tagged_and_untagged_messages_match_separately(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -61,6 +63,7 @@ fn tagged_and_untagged_messages_match_separately(net: &Net) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_cq/tag-field, fi_endpoint/tag-format, fi_tagged/tag-matches-without-ignored-bits.
 #[over(all)]
 fn tags_are_matched_bit_by_bit(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -120,6 +123,7 @@ fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<
     contexts.iter().map(content).collect()
 }
 
+/// Shows fi_cq/order-tells-of-earlier.
 #[over(all)]
 fn message_does_not_overtake_a_write(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::SAW, LONG_BYTES);
@@ -157,6 +161,7 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
 }
 
 /// When a message arrives, earlier writes have reached the region. The two may complete in any order.
+/// Shows fi_cq/order-tells-of-earlier, fi_atomic/later-message-tells-of-atomic.
 #[over(all)]
 fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
     // A peer may map shareable memory after its first write by frames.
@@ -187,6 +192,7 @@ fn check_messages_arrive_after_writes(alice: &Party, bob: &Party, region: &Regio
 }
 
 /// Without an order, the initiator waits until the write is delivered.
+/// Shows fi_cq/delivery-replaces-order.
 #[over(all)]
 fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
@@ -204,6 +210,7 @@ fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
 /// The endpoints have agreed on no order, and the initiator does not wait for its writes. A fenced send
 /// arrives after earlier writes. The target gets no notification of a fenced write. But a send that is
 /// posted after the fenced write arrives after all writes that were posted before the fenced write.
+/// Shows fi_cq/fence-replaces-order.
 #[over(all)]
 fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
@@ -231,6 +238,7 @@ fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
     }
 }
 
+/// Shows fi_endpoint/data-order.
 #[over(all)]
 fn read_does_not_overtake_a_write(net: &Net) {
     for order in [Order::RAW, Order::RMA_RAW] {
@@ -245,6 +253,7 @@ fn read_does_not_overtake_a_write(net: &Net) {
     }
 }
 
+/// Shows fi_endpoint/data-order.
 #[over(all)]
 fn write_does_not_overtake_a_write(net: &Net) {
     for order in [Order::WAW, Order::RMA_WAW] {
@@ -267,6 +276,7 @@ fn write_does_not_overtake_a_write(net: &Net) {
     }
 }
 
+/// Shows fi_endpoint/data-order.
 #[over(all)]
 fn write_does_not_overtake_a_read(net: &Net) {
     for order in [Order::WAR, Order::RMA_WAR] {

@@ -24,6 +24,8 @@ fn assert_overrun(queue: &Queue) {
     }
 }
 
+/// Shows fi_cq/size-is-a-minimum, fi_cq/overrun-returns-entries, fi_cq/overrun-then-eoverrun,
+/// fi_cq/overrun-is-final.
 #[over(all, own)]
 fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
     let depth = 3;
@@ -100,6 +102,7 @@ fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
     net.start_driving(&bob);
 }
 
+/// Shows fi_cq/overrun-is-final.
 #[over(all, own)]
 fn separate_queues_are_overrun_separately(net: &Net) {
     let (alice, bob) =

@@ -148,6 +148,7 @@ fn receive_and_check(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
     expect_message(party, 88, tag, identity, len_bytes);
 }
 
+/// Shows fi_tagged/peek-is-not-queued, fi_tagged/peek-reports-in-queue, fi_tagged/peek-may-return-no-data.
 #[over(all)]
 fn peek_reports_a_message_and_leaves_it(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -173,6 +174,7 @@ fn peek_reports_a_message_and_leaves_it(net: &Net) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_tagged/peek-is-not-queued, fi_tagged/peek-without-message-fails.
 #[over(all)]
 fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -371,6 +373,7 @@ fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
     receive_and_check(&bob, 5, 2, 16);
 }
 
+/// Shows fi_tagged/claim-reserves-message.
 #[over(all)]
 fn claimed_message_is_received_only_by_its_claim(net: &Net) {
     let (alice, bob) = net.open_equal_pair(Setup { order: Order::SAS, ..Setup::default() });
@@ -393,6 +396,7 @@ fn claimed_message_is_received_only_by_its_claim(net: &Net) {
     }
 }
 
+/// Shows fi_tagged/tagged-match-or-discard, fi_tagged/discard-with-peek.
 #[over(all)]
 fn discarded_message_is_never_received(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -419,6 +423,7 @@ fn discarded_message_is_never_received(net: &Net) {
     }
 }
 
+/// Shows fi_cq/match-means-matched, fi_tagged/tagged-match-or-discard.
 #[over(all)]
 fn claimed_send_matches_only_when_received(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -431,6 +436,7 @@ fn claimed_send_matches_only_when_received(net: &Net) {
     }
 }
 
+/// Shows fi_tagged/claim-uses-context-of-peek.
 #[over(all, own)]
 fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -469,6 +475,7 @@ fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
 }
 
 /// Peeks at a long message while it arrives.
+/// Shows fi_tagged/discard-with-claim.
 #[over(all)]
 fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -511,6 +518,7 @@ fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_tagged/discard-with-claim.
 #[over(all, own)]
 fn message_held_by_its_sender_may_be_peeked_claimed_and_discarded(net: &Net) {
     let small = Setup { unexpected_bytes: SMALL_BUDGET_BYTES, ..Setup::default() };

@@ -7,6 +7,8 @@ const FIRST: u64 = 10;
 const SECOND: u64 = 20;
 const WRITES: u64 = 30;
 
+/// Shows fi_poll/poll-drives-and-reports, fi_poll/poll-returns-nonempty-queues,
+/// fi_poll/poll-returns-changed-counters.
 #[over(one_process)]
 fn poll_set_reports_and_drives_every_member(net: &Net) {
     const ROUNDS: u64 = 20;
@@ -67,6 +69,7 @@ fn poll_set_reports_and_drives_every_member(net: &Net) {
     net.start_driving(&second);
 }
 
+/// Shows fi_poll/close-poll-set-ebusy.
 #[over(one_process)]
 fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
     let (domain, other_domain) = (net.open_other_domain(), net.open_other_domain());

@@ -77,6 +77,7 @@ fn assert_recvmsg_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFla
     assert_eq!((back.context, back.flags), (9, flags));
 }
 
+/// Shows fi_msg/posts-need-enabled-endpoint.
 #[over(one_process)]
 fn disabled_endpoint_returns_every_buffer(net: &Net) {
     let endpoint = net.open_other_domain().endpoint(net.info()).unwrap();
@@ -93,6 +94,7 @@ fn post_to_an_unknown_peer_returns_every_buffer(net: &Net) {
     assert_every_receive_refused(endpoint, unknown, Errno::EINVAL);
 }
 
+/// Shows fi_msg/eagain-for-full-queue.
 #[over(one_process)]
 fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     let (alice, bob) = net.open_equal_pair(Setup { tx_depth_ops: 1, rx_depth_ops: 1, ..Setup::default() });

@@ -47,6 +47,7 @@ fn send_until_delivered(from: &Party, context: u64) -> u64 {
     unreachable!("there are enough numbers")
 }
 
+/// Shows fi_endpoint/close-discards-operations.
 #[over(all, own)]
 fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
     let (alice, bob) = net.open_pair();

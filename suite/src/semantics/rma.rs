@@ -58,6 +58,10 @@ fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
     received_bytes(&expect_completion(party, context, flags, len_bytes).buffer)
 }
 
+/// Shows fi_cq/reports-ends-of-transfers, fi_cq/context-of-operation, fi_cq/context-is-always-there,
+/// fi_cq/flags-field, fi_cq/flag-rma, fi_cq/flag-read-write, fi_rma/writes-reach-memory,
+/// fi_rma/rma-context-comes-back, fi_rma/access-is-silent-at-target, fi_rma/rma-vectors,
+/// fi_rma/inject-write-frees-and-hides.
 #[over(all)]
 fn every_write_call_reaches_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -91,6 +95,7 @@ fn every_write_call_reaches_the_region(net: &Net) {
 }
 
 /// While the link has no room, injected writes are refused. A refused write leaves no trace.
+/// Shows fi_rma/inject-write-frees-and-hides.
 #[over(all)]
 fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
     const WRITES: u64 = 3000;
@@ -124,6 +129,7 @@ const LEVELS: [OpFlags; 5] = [
 
 /// There is no later message that could make the write visible. `fi_cq(3)` promises this only for the level
 /// of delivery.
+/// Shows fi_cq/silent-access-as-initiator-level, fi_cq/persistent-memory, fi_rma/rma-levels.
 #[over(all)]
 fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -144,6 +150,8 @@ fn completed_write_of_every_level_is_in_the_region(net: &Net) {
     }
 }
 
+/// Shows fi_cq/context-of-operation, fi_cq/context-is-always-there, fi_cq/flags-field, fi_cq/flag-rma,
+/// fi_cq/flag-read-write, fi_rma/reads-return-memory, fi_rma/rma-context-comes-back.
 #[over(all)]
 fn every_read_call_reads_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -161,6 +169,8 @@ fn every_read_call_reads_the_region(net: &Net) {
     }
 }
 
+/// Shows fi_cq/len-field, fi_cq/visible-means-readable, fi_rma/rma-length-up-to-max-msg-size,
+/// fi_rma/writes-reach-memory.
 #[over(all)]
 fn accesses_of_every_size_move_every_byte(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -177,6 +187,7 @@ fn accesses_of_every_size_move_every_byte(net: &Net) {
     }
 }
 
+/// Shows fi_mr/target-must-be-registered, fi_mr/access-rights.
 #[over(all)]
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -228,6 +239,7 @@ fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     }
 }
 
+/// Shows fi_mr/access-rights.
 #[over(all, own)]
 fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
@@ -243,6 +255,10 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
 }
 
+/// Shows fi_cq/events-of-endpoints-and-regions, fi_cq/context-null-without-operation,
+/// fi_cq/context-null-for-remote-data, fi_cq/flags-field, fi_cq/len-field, fi_cq/flag-remote-read-write,
+/// fi_cq/messages-complete-at-target, fi_cq/persistent-memory, fi_cq-1.4/remote-write-flag,
+/// fi_rma/remote-data-notifies-target.
 #[over(all)]
 fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let caps = Caps::MSG | Caps::RMA | Caps::SOURCE;
@@ -305,6 +321,7 @@ fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
+/// Shows fi_cq/delivery-is-default-for-fetches.
 #[over(driven, own)]
 fn access_waits_for_a_sleeping_target(net: &Net) {
     for (context, len_bytes) in (1..).zip([8, 100_000]) {
@@ -407,6 +424,7 @@ fn endpoint_accesses_its_own_region(net: &Net) {
     }
 }
 
+/// Shows fi_cq/errors-are-always-reported, fi_rma/rma-context-without-completion, fi_rma/rma-completion-flag.
 #[over(all)]
 fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
@@ -429,6 +447,7 @@ fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_mr/closed-region-is-not-accessed, fi_mr/access-to-closed-region-fails.
 #[over(all)]
 fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     const LEN_BYTES: usize = (1 << 20) + 9;
@@ -469,6 +488,7 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
     }
 }
 
+/// Shows fi_mr/requested-key.
 #[over(all)]
 fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -507,6 +527,7 @@ fn accesses_fail_when_the_target_closes(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_rma/rma-inject-limit.
 #[over(driven, own)]
 fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
@@ -557,6 +578,7 @@ fn refused_post_returns_its_buffers(net: &Net) {
     assert_eq!((back.buffers, back.context), (vec![marked_buffer(5)], 6));
 }
 
+/// Shows fi_mr/invalid-registration-is-refused.
 #[over(one_process)]
 fn invalid_registrations_are_refused(net: &Net) {
     let domain = net.open_other_domain();
@@ -575,6 +597,7 @@ fn invalid_registrations_are_refused(net: &Net) {
     assert_eq!(refused(8, attr), Errno::ENOKEY);
 }
 
+/// Shows fi_mr/key-of-region.
 #[over(all, own)]
 fn region_with_local_access_only_takes_no_key(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -599,6 +622,8 @@ fn region_with_local_access_only_takes_no_key(net: &Net) {
     }
 }
 
+/// Shows fi_rma/address-is-virtual-or-offset, fi_mr/unneeded-mr-mode-is-cleared, fi_mr/provider-key,
+/// fi_mr/mr-basic.
 #[over(one_process)]
 fn mr_mode_decides_keys_and_addresses(net: &Net) {
     use homespun::info::MrMode;

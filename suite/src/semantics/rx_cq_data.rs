@@ -36,6 +36,7 @@ pub(crate) fn fields(completion: &Completion) -> (u64, CompletionFlags, usize, u
     (completion.context, completion.flags, completion.len_bytes, completion.data)
 }
 
+/// Shows fi_cq/context-of-receive-for-remote-data, fi_cq/len-field, fi_rma/remote-data-notifies-target.
 #[over(all)]
 fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
     let target = Setup { separate_queues: true, ..make_setup() };
@@ -67,6 +68,7 @@ fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
     bob.assert_no_completion();
 }
 
+/// Shows fi_cq/context-of-receive-for-remote-data, rpma_cq_get_completion/op-recv-with-imm.
 #[over(all)]
 fn remote_data_waits_for_receives_in_order(net: &Net) {
     const COUNT: u64 = 500;
@@ -89,6 +91,7 @@ fn remote_data_waits_for_receives_in_order(net: &Net) {
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
+/// Shows fi_cq/context-of-receive-for-remote-data.
 #[over(all)]
 fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
     const LENS_BYTES: [usize; 5] = [8, 0, 3000, 20_000, 300_000];

@@ -11,6 +11,8 @@ fn send_with_completion_flag(party: &Party, context: u64) {
     party.post_send(context, 64, OpFlags::COMPLETION);
 }
 
+/// Shows fi_endpoint/selective-completion, fi_msg/context-without-completion-is-ignored,
+/// fi_msg/completion-flag.
 #[over(all)]
 fn success_is_reported_only_with_the_completion_flag(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
@@ -41,6 +43,7 @@ fn success_is_reported_only_with_the_completion_flag(net: &Net) {
 }
 
 /// A level decides when a completion may appear. It does not request a completion.
+/// Shows fi_cq/level-requests-no-completion.
 #[over(all)]
 fn completion_level_alone_requests_no_completion(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
@@ -69,6 +72,7 @@ fn completion_level_alone_requests_no_completion(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Shows fi_msg/call-flags-replace-defaults, fi_tagged/tagged-flags-replace-defaults.
 #[over(all)]
 fn flags_of_a_call_replace_the_default_flags(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
@@ -91,6 +95,8 @@ fn flags_of_a_call_replace_the_default_flags(net: &Net) {
     }
 }
 
+/// Shows fi_cq/inject-level-is-not-inject-call, fi_msg/inject-frees-and-hides,
+/// fi_tagged/tinject-frees-and-hides.
 #[over(all)]
 fn inject_call_reports_no_success(net: &Net) {
     let (alice, bob) = open_selective_pair(net);
@@ -108,6 +114,7 @@ fn inject_call_reports_no_success(net: &Net) {
     assert_eq!(bob.next_completion().context, 2);
 }
 
+/// Shows fi_cq/errors-are-always-reported, fi_endpoint/failure-is-reported.
 #[over(all)]
 fn failure_is_always_reported(net: &Net) {
     let (alice, _bob) = open_selective_pair(net);
@@ -121,6 +128,7 @@ fn failure_is_always_reported(net: &Net) {
     assert_eq!(alice.next_failure().errno(), Errno::ECANCELED);
 }
 
+/// Shows fi_cq/errors-are-always-reported.
 #[over(all)]
 fn truncation_is_always_reported(net: &Net) {
     let (alice, bob) = open_selective_pair(net);

@@ -188,6 +188,7 @@ fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     assert!(region.content()[10..30] == payload(2, 20));
 }
 
+/// Shows fi_mr/access-rights.
 #[over(all)]
 fn rights_and_bounds_hold_for_a_mapped_region(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -240,6 +241,7 @@ fn shareable_region_of_a_read_only_target_refuses_writes(net: &Net) {
     }
 }
 
+/// Shows fi_mr/closed-region-is-not-accessed.
 #[over(all)]
 fn access_to_a_closed_shareable_region_fails(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -15,6 +15,7 @@ fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {
     context.close().expect("nothing is bound to it");
 }
 
+/// Shows fi_endpoint/one-shared-context.
 #[over(one_process, automatic)]
 fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
     let sharers = Sharers::new(net, 1);

@@ -180,6 +180,7 @@ fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
     });
 }
 
+/// Shows fi_endpoint/shared-context-is-bound, fi_endpoint/shared-receives, fi_endpoint/one-shared-direction.
 #[over(one_process, automatic)]
 fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr::default());

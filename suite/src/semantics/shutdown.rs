@@ -2,6 +2,7 @@
 
 use super::prelude::*;
 
+/// Shows fi_eq/connection-events, fi_cm/shutdown-keeps-completions, fi_cm/shutdown-event.
 #[over(connected, automatic)]
 fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
@@ -38,6 +39,7 @@ fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
     }
 }
 
+/// Shows fi_cm/shutdown-cancels-or-discards, fi_cm/shutdown-keeps-completions.
 #[over(connected)]
 fn operations_fail_when_the_connection_ends(net: &Net) {
     let ((client, one), (server, other)) = open_connection(net);
@@ -138,6 +140,7 @@ fn send_of_a_received_message_succeeds_although_the_receiver_closes_amid_sends(n
     }
 }
 
+/// Shows fi_cm/shutdown-event.
 #[over(connected, automatic)]
 fn simultaneous_shutdowns_reach_both_sides(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));

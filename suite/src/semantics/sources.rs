@@ -44,6 +44,7 @@ fn send_and_get_reported_source(from: &Party, to: &Party) -> FabricAddress {
     try_send_and_get_reported_source(from, to).unwrap()
 }
 
+/// Shows fi_cq/readfrom-tells-sources.
 #[over(all)]
 fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     let receiver = net.open_party();
@@ -59,6 +60,8 @@ fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     }
 }
 
+/// Shows fi_cq/source-is-in-table, fi_cq/unknown-source-notavail, fi_msg/unspecified-source-matches-any,
+/// fi_tagged/tagged-source.
 #[over(all)]
 fn unknown_source_is_unspecified(net: &Net) {
     let (sender, receiver) = (net.open_party(), net.open_party());
@@ -68,6 +71,7 @@ fn unknown_source_is_unspecified(net: &Net) {
     assert_eq!(send_and_get_reported_source(&sender, &receiver), address, "from now on it is known");
 }
 
+/// Shows fi_cq/source-is-in-table, fi_av/removed-address-is-invalid.
 #[over(all)]
 fn removed_source_is_unspecified(net: &Net) {
     let (sender, receiver) = net.open_pair();
@@ -92,6 +96,7 @@ fn removed_source_is_unspecified(net: &Net) {
     assert_eq!(send_and_get_reported_source(&sender, &receiver), again);
 }
 
+/// Shows fi_av/duplicates.
 #[over(all, own)]
 fn source_is_the_lowest_of_several_entries(net: &Net) {
     let (sender, receiver) = (net.open_party(), net.open_party());
@@ -111,6 +116,7 @@ fn source_is_the_lowest_of_several_entries(net: &Net) {
     }
 }
 
+/// Shows fi_cq/source-needs-capability, fi_cq/source-notavail.
 #[over(all)]
 fn source_is_unspecified_without_the_capability(net: &Net) {
     let caps = net.info().caps - Caps::SOURCE;
@@ -118,6 +124,8 @@ fn source_is_unspecified_without_the_capability(net: &Net) {
     assert_eq!(send_and_get_reported_source(&sender, &receiver), ANY);
 }
 
+/// Shows fi_cq/source-notavail, fi_cq/no-insertion-by-provider, fi_cq/source-err-eavail,
+/// fi_cq/source-err-errno, fi_cq/eaddrnotavail-means-unknown-source, fi_cq/eaddrnotavail-data-arrived.
 #[over(all)]
 fn unknown_source_error_has_the_whole_completion(net: &Net) {
     for cq_format in [CqFormat::Tagged, CqFormat::Context] {
@@ -146,6 +154,7 @@ fn unknown_source_error_has_the_whole_completion(net: &Net) {
     }
 }
 
+/// Shows fi_cq/source-is-usable, fi_cq/eaddrnotavail-address, fi_cq/eaddrnotavail-insertable.
 #[over(all)]
 fn reported_source_address_can_be_inserted(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
@@ -173,6 +182,7 @@ fn reported_source_address_can_be_inserted(net: &Net) {
     assert_unknown_source(&receiver.next_failure(), &stranger);
 }
 
+/// Shows fi_cq/source-err-eavail, fi_cq/read-eavail.
 #[over(all)]
 fn unknown_source_errors_keep_completion_order(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
@@ -208,6 +218,7 @@ fn unknown_source_errors_keep_completion_order(net: &Net) {
     receiver.assert_no_completion();
 }
 
+/// Shows fi_cq/eaddrnotavail-means-unknown-source.
 #[over(all)]
 fn failed_receive_from_an_unknown_source_reports_the_failure(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
@@ -253,6 +264,7 @@ fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
     receiver.assert_no_completion();
 }
 
+/// Shows fi_tagged/peek-reports-metadata.
 #[over(all)]
 fn peek_reports_an_unknown_source(net: &Net) {
     let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
@@ -299,6 +311,7 @@ fn separate_receive_queue_reports_unknown_sources(net: &Net) {
     receiver.assert_no_completion();
 }
 
+/// Shows fi_cq/source-err-eavail, fi_cq/sread-return.
 #[over(one_process)]
 fn unknown_source_wakes_a_blocked_reader(net: &Net) {
     let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };

@@ -9,6 +9,7 @@ fn make_sharing_info(net: &Net) -> Info {
     info
 }
 
+/// Shows fi_endpoint/shared-transmits.
 #[over(one_process)]
 fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
     const MESSAGES: u64 = 10;
@@ -52,6 +53,7 @@ fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
     }
 }
 
+/// Shows fi_endpoint/one-shared-context.
 #[over(one_process)]
 fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     let (domain, info) = (net.open_other_domain(), make_sharing_info(net));
@@ -73,6 +75,7 @@ fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     expect_error(domain.shared_transmit_context(&beyond).map(drop), Errno::ENODATA);
 }
 
+/// Shows fi_endpoint/shared-context-is-bound.
 #[over(one_process)]
 fn any_endpoint_takes_a_transmit_context_at_any_time(net: &Net) {
     let domain = net.open_other_domain();

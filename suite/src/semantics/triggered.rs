@@ -82,6 +82,7 @@ pub(crate) fn await_counter_unused(party: &Party, counter: &Counter) {
     }
 }
 
+/// Shows fi_trigger/work-counts-completion.
 #[over(one_process)]
 fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
@@ -187,6 +188,7 @@ fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
     await_counts(&alice, &after, (1, 0));
 }
 
+/// Shows fi_trigger/errors-count-for-work.
 #[over(one_process)]
 fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     const WORKS: u64 = 6;
@@ -211,6 +213,7 @@ fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     assert!(trigger.is_in_use(), "what was queued after the counter was set back waits");
 }
 
+/// Shows fi_cq/reports-ends-of-transfers, fi_trigger/triggered-waits-for-threshold.
 #[over(one_process)]
 fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);

@@ -14,6 +14,7 @@ fn check_truncated(failed: &CompletionError, identity: u64, room_bytes: usize, m
     assert!(received_bytes(&failed.completion.buffer) == payload(identity, room_bytes), "another prefix");
 }
 
+/// Shows fi_cq/readerr-describes-failure, fi_cq/len-field, fi_cq/olen-field.
 #[over(all)]
 fn long_message_is_truncated_with_etrunc(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -86,6 +87,7 @@ fn truncation_affects_neither_sender_nor_next_message(net: &Net) {
     }
 }
 
+/// Shows fi_cq/failures-are-apart, fi_cq/error-hides-later-entries, fi_cq/read-eavail, fi_cq-1.4/error-queue.
 #[over(all, own)]
 fn truncation_errors_keep_completion_order(net: &Net) {
     let (alice, bob) = net.open_pair();

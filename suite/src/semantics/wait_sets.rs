@@ -37,6 +37,7 @@ fn read_and_count_messages(party: &Party) -> u64 {
     count
 }
 
+/// Shows fi_cq/wait-set, fi_cq/wait-set-is-signaled, fi_cntr/counter-in-wait-set, fi_poll/wait-set-objects.
 #[over(one_process, automatic)]
 fn wait_set_wakes_for_events_of_any_member(net: &Net) {
     const MESSAGES: u64 = 30;
@@ -123,6 +124,7 @@ fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
 
 /// The kernel limits how deep epoll descriptors nest. Here the transport, the queue, the set and the
 /// application each have one.
+/// Shows fi_cq/wait-fd, fi_poll/wait-set-objects, fi_poll/wait-set-descriptor.
 #[over(one_process)]
 fn wait_set_wakes_an_epoll_set(net: &Net) {
     let set = net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set");
@@ -153,6 +155,7 @@ fn wait_set_wakes_an_epoll_set(net: &Net) {
     net.start_driving(&bob);
 }
 
+/// Shows fi_cq/wait-set, fi_eq/eq-in-wait-set.
 #[over(connected, automatic)]
 fn wait_set_wakes_for_events_and_completions(net: &Net) {
     for object in WAIT_OBJECTS {

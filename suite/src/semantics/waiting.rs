@@ -58,6 +58,8 @@ fn stop_waiting(cq: &CompletionQueue, is_over: &AtomicBool) {
     cq.signal();
 }
 
+/// Shows fi_cq/wait-object-is-signaled, fi_cq/wait-unspec-blocks, fi_cq/wait-mutex-cond, fi_cq/wait-yield,
+/// fi_cq/wait-condition, fi_cq/sread-blocks.
 #[over(one_process)]
 fn messages_of_every_size_wake_both_sides(net: &Net) {
     for wait in WAIT_OBJECTS {
@@ -120,6 +122,7 @@ fn completions_of_every_level_wake_the_sender(net: &Net) {
 }
 
 /// The receiver's thread sleeps while another thread posts the receive. The sender waits for the match.
+/// Shows fi_cq/match-depends-on-receiver.
 #[over(one_process)]
 fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
@@ -141,6 +144,7 @@ fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
     }
 }
 
+/// Shows fi_cq/wait-object-is-signaled, fi_cq/sread-blocks.
 #[over(one_process)]
 fn errors_wake_a_blocked_reader(net: &Net) {
     for wait in WAIT_OBJECTS {
@@ -226,6 +230,7 @@ fn killed_peer_wakes_a_blocked_reader(net: &Net) {
     }
 }
 
+/// Shows fi_cq/timeout-in-milliseconds, fi_cq/sread-blocks, fi_cq/sread-return.
 #[over(one_process)]
 fn timeout_ends_a_blocking_read(net: &Net) {
     for wait in WAIT_OBJECTS {
@@ -240,6 +245,7 @@ fn timeout_ends_a_blocking_read(net: &Net) {
     }
 }
 
+/// Shows fi_cq/sread-ends-on-signal, fi_cq/signal-unblocks-sread, fi_cq/sread-return.
 #[over(one_process)]
 fn signal_ends_all_current_waits_or_the_next(net: &Net) {
     for wait in WAIT_OBJECTS {
@@ -292,6 +298,7 @@ fn signal_four_waits_and_check_all_wake(cq: &CompletionQueue, to_begin: Duration
     })
 }
 
+/// Shows fi_cq/wait-condition, fi_cq/cond-threshold, fi_cq/read-several, fi_cq/sread-blocks.
 #[over(one_process)]
 fn blocking_read_waits_for_the_threshold(net: &Net) {
     for wait in WAIT_OBJECTS {
@@ -349,6 +356,7 @@ fn blocking_read_waits_for_the_threshold(net: &Net) {
 }
 
 /// A threshold above the depth of the queue acts as the depth.
+/// Shows fi_cq/cond-threshold.
 #[over(one_process)]
 fn threshold_beyond_the_depth_acts_as_the_depth(net: &Net) {
     let setup = Setup { cq_depth_entries: 2, ..sleeping_setup(WaitObject::Unspec) };
@@ -448,6 +456,7 @@ fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
 }
 
 /// A handler in the waiting thread ends the waits for queues, event queues, counters and wait sets.
+/// Shows fi_cq/sread-ends-on-signal.
 #[over(one_process)]
 fn signal_handler_ends_every_wait(net: &Net) {
     // Threads that poll do not sleep, so no handler ends their waits.
@@ -534,6 +543,8 @@ fn several_queue_descriptors_are_polled_at_once(net: &Net) {
     assert_eq!(net.fabric.try_wait(&[]), Ok(true));
 }
 
+/// Shows fi_cq/wait-default-is-none, fi_cq/wait-none-refuses-sread, fi_cq/wait-unspec-may-not-be-retrievable,
+/// fi_cq/sread-needs-wait-object, fi_cq/signal-needs-wait-object.
 #[over(one_process)]
 fn queue_without_a_wait_object_refuses_waits(net: &Net) {
     let domain = net.open_other_domain();
