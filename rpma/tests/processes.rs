@@ -1,6 +1,5 @@
 //! Peers whose processes are killed: during writes, flushes and receives, and before they answer a request.
 
-use std::thread;
 use std::time::Duration;
 
 use homespun_rpma::{

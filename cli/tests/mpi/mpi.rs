@@ -27,8 +27,6 @@ pub(crate) enum Mpi {
 }
 
 impl Mpi {
-    pub(crate) const ALL: [Mpi; 3] = [Mpi::Open, Mpi::Mpich, Mpi::Intel];
-
     /// The path of the command that starts the ranks, if it is installed.
     pub(crate) fn find_launcher(self) -> Option<PathBuf> {
         self.find_command(match self {

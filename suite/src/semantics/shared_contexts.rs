@@ -180,6 +180,27 @@ fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
     });
 }
 
+/// Shows fi_msg/unspecified-source-matches-any.
+#[over(one_process, automatic)]
+fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net: &Net) {
+    let sharers = Sharers::new(net, 2);
+    let (left, left_name) = sharers.open_peer();
+    let (right, right_name) = sharers.open_peer();
+    for (context, source) in [(1, left_name), (2, right_name), (3, left_name)] {
+        sharers.context.recv(marked_buffer(8), source, context).unwrap();
+    }
+    sharers.deliver(&left, 1, payload(10, 8), None);
+    sharers.deliver(&left, 0, payload(11, 8), None);
+    sharers.deliver(&right, 1, payload(12, 8), None);
+    let contexts = [
+        sharers.next_receive_completion(1),
+        sharers.next_receive_completion(1),
+        sharers.next_receive_completion(0),
+    ]
+    .map(|receipt| receipt.context);
+    assert_eq!(contexts, [1, 2, 3]);
+}
+
 /// Shows fi_endpoint/shared-context-is-bound, fi_endpoint/shared-receives, fi_endpoint/one-shared-direction.
 #[over(one_process, automatic)]
 fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {

@@ -1,5 +1,7 @@
 //! Triggered operations and deferred work: `fi_trigger(3)`.
 
+use homespun::endpoint::AtomicMsg;
+
 use super::counters::make_region_spec;
 use super::prelude::*;
 /// The context of a work that the test does not cancel.
@@ -80,6 +82,239 @@ pub(crate) fn await_counter_unused(party: &Party, counter: &Counter) {
         party.progress_all();
         deadline.yield_or_panic_with(|| format!("works that let go of {counter:?}"));
     }
+}
+
+/// Shows fi_trigger/work-waits-for-threshold, fi_trigger/work-counts-completion,
+/// fi_trigger/counter-work-counts-nothing, fi_trigger/work-is-not-read-early.
+#[over(one_process, automatic)]
+fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let region = bob.register(make_region_spec(64, MemoryKind::Owned)).unwrap();
+    let flags = OpFlags::COMPLETION;
+    let target = |at, op| AtomicTarget {
+        peer: alice.peer(),
+        memory: RemoteMemory { address: region.address_at(at), key: region.key() },
+        datatype: Datatype::Uint64,
+        op,
+    };
+    let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
+    let tagged = Some(Tag(7).into());
+    let operations = [
+        Operation::Receive(RecvMsg {
+            buffers: vec![marked_buffer(8)],
+            context: 1,
+            flags,
+            ..RecvMsg::default()
+        }),
+        Operation::Receive(RecvMsg {
+            buffers: vec![marked_buffer(8)],
+            tagged,
+            context: 2,
+            flags,
+            ..RecvMsg::default()
+        }),
+        send_operation(&alice, 3, flags),
+        Operation::Send(SendMsg {
+            buffers: vec![payload(4, 8)],
+            to: alice.peer(),
+            tag: Some(Tag(7)),
+            data: Some(9),
+            context: 4,
+            flags,
+        }),
+        Operation::Write(WriteMsg {
+            buffers: vec![payload(5, 8)],
+            to: alice.peer(),
+            memory: RemoteMemory { address: region.address_at(0), key: region.key() },
+            data: None,
+            context: 5,
+            flags: flags | OpFlags::DELIVERY_COMPLETE,
+        }),
+        Operation::Read(ReadMsg {
+            buffers: vec![marked_buffer(8)],
+            from: alice.peer(),
+            memory: RemoteMemory { address: region.address_at(0), key: region.key() },
+            context: 6,
+            flags: flags | OpFlags::FENCE,
+        }),
+        Operation::Atomic(AtomicMsg {
+            operands: words(40),
+            target: target(8, AtomicOp::Write),
+            context: 7,
+            flags,
+        }),
+        Operation::FetchAtomic(FetchAtomicMsg {
+            operands: words(2),
+            results: vec![marked_buffer(8)],
+            target: target(8, AtomicOp::Sum),
+            context: 8,
+            flags: flags | OpFlags::FENCE,
+        }),
+        Operation::CompareAtomic(CompareAtomicMsg {
+            operands: words(1),
+            compares: words(42),
+            results: vec![marked_buffer(8)],
+            target: target(8, AtomicOp::Cswap),
+            context: 9,
+            flags: flags | OpFlags::FENCE,
+        }),
+    ];
+    let (trigger, done, added, set) =
+        (open_counter(&alice), open_counter(&alice), open_counter(&alice), open_counter(&alice));
+    let count = operations.len() as u64;
+    for operation in operations {
+        queue_work(&alice, make_post_work(trigger_at(&trigger, 3), &alice, operation, &done));
+    }
+    queue_work(&alice, make_add_work(trigger_at(&trigger, 3), &added, 5));
+    let action = DeferredAction::Set { counter: set.clone(), value: 6 };
+    queue_work(
+        &alice,
+        DeferredWork { context: 0, trigger: trigger_at(&trigger, 3), action, completion: None },
+    );
+    // The deferred receives are not posted before the threshold. So messages that arrive earlier wait.
+    for (tag, context) in [(None, 1), (Some(7), 2)] {
+        let send = SendMsg {
+            buffers: vec![payload(context, 8)],
+            to: bob.peer(),
+            tag: tag.map(Tag),
+            ..SendMsg::default()
+        };
+        bob.send_and_wait_for_delivery(send);
+        bob.endpoint
+            .recvmsg(RecvMsg {
+                buffers: vec![marked_buffer(8)],
+                tagged: tag.map(|tag| Tag(tag).into()),
+                context: 10 + context,
+                ..RecvMsg::default()
+            })
+            .unwrap();
+    }
+    trigger.add(2);
+    alice.assert_no_completion();
+    bob.assert_no_completion();
+    assert_eq!((done.read(), added.read(), set.read()), (0, 0, 0));
+    trigger.add(1);
+    await_counts(&alice, &done, (count, 0));
+    assert_eq!((added.read(), set.read()), (5, 6));
+    let mut ended: Vec<_> = (0..count).map(|_| alice.next_completion()).collect();
+    ended.sort_by_key(|completion| completion.context);
+    assert_eq!(
+        ended.iter().map(|completion| completion.context).collect::<Vec<_>>(),
+        (1..=count).collect::<Vec<_>>()
+    );
+    let fetched = |place: usize| received_bytes(&ended[place].buffer);
+    assert_eq!((fetched(0), fetched(1)), (payload(1, 8).to_vec(), payload(2, 8).to_vec()));
+    assert_eq!(fetched(5), payload(5, 8));
+    assert_eq!((fetched(7), fetched(8)), (40_u64.to_le_bytes().to_vec(), 42_u64.to_le_bytes().to_vec()));
+    assert_eq!(ended[2].buffer, Buffer::SentVector(vec![payload(3, 8)]));
+    let mut heard = [bob.next_completion(), bob.next_completion()];
+    heard.sort_by_key(|completion| completion.context);
+    assert_eq!(received_bytes(&heard[0].buffer), payload(3, 8));
+    assert_eq!((received_bytes(&heard[1].buffer), heard[1].data), (payload(4, 8).to_vec(), 9));
+    assert_eq!(region.read_at(0, 16), [&payload(5, 8)[..], &1_u64.to_le_bytes()].concat());
+}
+
+/// Shows fi_trigger/work-is-silent, fi_trigger/work-reports-on-request.
+#[over(one_process)]
+fn work_is_reported_only_on_request(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+        queue_work(
+            &alice,
+            make_post_work(
+                trigger_at(&trigger, context),
+                &alice,
+                send_operation(&alice, context, flags),
+                &done,
+            ),
+        );
+        trigger.add(1);
+        await_counts(&alice, &done, (context, 0));
+        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8));
+        alice.wait_for_exact_counts(&[(SEND, (reported, 0))]);
+        if reported > 0 {
+            assert_eq!(alice.next_completion().context, context);
+        }
+        alice.assert_no_completion();
+    }
+    // Whether a receive is reported depends on the same flags.
+    for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
+        let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
+        queue_work(&bob, make_post_work(trigger_at(&trigger, 0), &bob, Operation::Receive(receive), &done));
+        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
+        assert_eq!(alice.next_completion().context, context);
+        await_counts(&bob, &done, (context, 0));
+        if !flags.is_empty() {
+            assert_eq!(bob.next_completion().context, context);
+        }
+        bob.assert_no_completion();
+        bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
+    }
+    // The completion counter of this work also counts sends of the endpoint. The counter must count this
+    // send once.
+    let own = alice.local_counter(SEND).clone();
+    let before = own.read();
+    bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
+    queue_work(
+        &alice,
+        make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, OpFlags::empty()), &own),
+    );
+    await_counts(&alice, &own, (before + 1, 0));
+    assert_eq!(bob.next_completion().context, 5);
+    alice.assert_no_completion();
+    assert_eq!(own.read(), before + 1);
+}
+
+/// Shows fi_trigger/triggered-in-submission-order.
+#[over(one_process)]
+fn works_run_in_threshold_order(net: &Net) {
+    let (alice, bob) = open_triggering_pair(net);
+    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    for context in 0..6 {
+        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
+    }
+    for (context, threshold) in [(4, 9), (0, 2), (2, 5), (3, 5), (1, 4), (5, 10)] {
+        queue_work(
+            &alice,
+            make_post_work(
+                trigger_at(&trigger, threshold),
+                &alice,
+                send_operation(&alice, context, OpFlags::empty()),
+                &done,
+            ),
+        );
+    }
+    trigger.set(9);
+    for context in 0..5 {
+        let completion = bob.next_completion();
+        assert_eq!(
+            (completion.context, received_bytes(&completion.buffer)),
+            (context, payload(context, 8).to_vec())
+        );
+    }
+    await_counts(&alice, &done, (5, 0));
+    bob.assert_no_completion();
+    trigger.add(1);
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(5, 8));
+}
+
+/// Shows fi_trigger/triggered-at-once, fi_trigger/work-at-once.
+#[over(one_process)]
+fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
+    let (alice, _bob) = open_triggering_pair(net);
+    let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
+    trigger.add(3);
+    for threshold in 0..4 {
+        queue_work(&alice, make_add_work(trigger_at(&trigger, threshold), &changed, 1));
+        await_counts(&alice, &changed, (threshold + 1, 0));
+    }
+    queue_work(&alice, make_add_work(trigger_at(&trigger, 4), &changed, 1));
+    assert_eq!(changed.read(), 4);
+    trigger.set(0);
+    trigger.set(5);
+    await_counts(&alice, &changed, (5, 0));
 }
 
 /// Shows fi_trigger/work-counts-completion.
