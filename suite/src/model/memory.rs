@@ -354,6 +354,11 @@ impl Rules for Cell<'_> {
         (0, 0)
     }
 
+    fn concerns(&self, event: history::Event) -> bool {
+        let is_posted = |op: &CellOp| event == history::Event::Posted(Operation::Access(op.access));
+        event == history::Event::Finished || self.ops.iter().any(is_posted)
+    }
+
     /// Shows fi_rma/read-finds-last-write and fi_atomic/one-after-the-other.
     fn step(
         &self,
@@ -362,10 +367,6 @@ impl Rules for Cell<'_> {
         event: history::Event,
     ) -> Result<Vec<(u128, Element)>, Rejection> {
         let is_end = event == history::Event::Finished;
-        let is_posted = |op: &CellOp| event == history::Event::Posted(Operation::Access(op.access));
-        if !is_end && !self.ops.iter().any(is_posted) {
-            return Ok(vec![*state]);
-        }
         let is_due = |op: &CellOp| is_end || op.over_at.is_some_and(|over_at| over_at < now);
         let bits = (0..).zip(&self.ops);
         let due = bits.filter(|(_, op)| is_due(op)).fold(0, |due, (bit, _)| due | 1 << bit);
