@@ -26,8 +26,8 @@ pub struct Contract<P> {
 
 impl<P: Provider + 'static> Contract<P> {
     /// Creates the contract of a backend. Each test opens a provider of its own. Tests of features that are
-    /// not listed are ignored; one more test, `declared_features_match_the_backend`, fails if the list differs
-    /// from the features that the backend has.
+    /// not listed are ignored; one more test, `declared_features_match_the_backend`, fails if the list
+    /// differs from the features that the backend has.
     #[must_use]
     pub fn new(name: &'static str, open: fn() -> P, features: Features) -> Contract<P> {
         Contract { name, open, features, patience: None }

@@ -96,8 +96,8 @@ pub use transport::{Backend, TransportKind, Turns};
 /// an endpoint that the application drives and over one that a thread of the library drives.
 ///
 /// Takes the name of the domain, an expression that creates the provider, and its optional
-/// [features](homespun_conformance::transport::Features). The target has `harness = false` in `Cargo.toml`. Its
-/// arguments are those of `cargo test`.
+/// [features](homespun_conformance::transport::Features). The target has `harness = false` in `Cargo.toml`.
+/// Its arguments are those of `cargo test`.
 ///
 /// ```no_run
 /// # mod mine {

@@ -21,7 +21,6 @@ const FOREIGN_PATHS: [(&str, &str); 5] = [
     ("include/ofi.h", "a header of libfabric"),
     ("rdma/fabric.h", "a header of libfabric"),
     ("rdma/fi_errno.h", "a header of libfabric"),
-    ("tests/contract.rs", "of the crate that a reader writes"),
 ];
 
 /// The beginnings of names of other projects.

@@ -57,7 +57,7 @@ impl Rules for ConnectionOrder<'_> {
         BTreeMap::new()
     }
 
-    /// Shows fi_endpoint/connection-completes-in-order.
+    /// Shows fi_endpoint/completion-order.
     fn step(&self, state: &Self::State, _: u64, event: Event) -> Result<Vec<Self::State>, Rejection> {
         let Event::Took { receive, message } = event else { return Ok(vec![state.clone()]) };
         let mut latest = state.clone();
@@ -70,7 +70,7 @@ impl Rules for ConnectionOrder<'_> {
         ];
         for stream in streams.into_iter().flatten() {
             let before = latest.insert(stream, message);
-            require(before < Some(message), "fi_endpoint/connection-completes-in-order", || {
+            require(before < Some(message), "fi_endpoint/completion-order", || {
                 format!("of {stream:?}, message {before:?} completed before message {message}")
             })?;
         }

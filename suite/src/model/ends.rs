@@ -8,9 +8,9 @@ use crate::model::acceptor::{Rejection, Rules, require};
 use crate::model::history::{ClaimEnd, Event, History, Incarnation, Operation, PeekEnd, ReceiveEnd};
 use crate::model::program::Disruption;
 
-const CANCEL: &str = "fi_endpoint/cancelled-once";
+const CANCEL: &str = "fi_endpoint/cancel-ends-one";
 pub(crate) const EVERY_END: &str = "fi_cq/reports-ends-of-transfers";
-const RELIABLE: &str = "fi_endpoint/reliable-delivery";
+const RELIABLE: &str = "fi_msg/every-send-meets-every-receive";
 
 pub(crate) struct Ends<'a> {
     pub(crate) history: &'a History,
@@ -87,7 +87,7 @@ impl Ends<'_> {
         for (number, send) in self.history.sends.iter().enumerate() {
             let what = || format!("send {number}: {send:?}");
             let has_arrived = send.arrived.is_some() || send.seen_at.is_some();
-            require(!send.cancelled || !has_arrived, "fi_endpoint/cancelled-has-no-effect", what)?;
+            require(!send.cancelled || !has_arrived, "fi_endpoint/cancel-reports-ecanceled", what)?;
             if self.history.is_alive(send.from) {
                 require(send.cancelled == (send.ended == Some(Err(Errno::ECANCELED))), CANCEL, what)?;
                 require(send.injected || send.ended.is_some(), EVERY_END, what)?;
@@ -123,7 +123,7 @@ impl Ends<'_> {
                 let was_there = send.success_implies_arrival() && send.has_succeeded();
                 let may_break = self.disruption == Disruption::Killing && !was_there;
                 let is_broken = matches!(claim.ended, Some(ClaimEnd::Broken(_)));
-                require(!is_broken || may_break, "fi_tagged/claim-takes-message", what)?;
+                require(!is_broken || may_break, "fi_tagged/claim-reserves-message", what)?;
             }
         }
         Ok(())

@@ -18,8 +18,8 @@ use crate::model::program::Disruption;
 /// A receiver never fetches a message shorter than this.
 const SHORT_BYTES: usize = 1000;
 
-const EARLIEST_MATCH: &str = "fi_tagged/earliest-match";
-const SEND_AFTER_SEND: &str = "fi_endpoint/order-sas";
+const EARLIEST_MATCH: &str = "fi_tagged/tags-are-checked-in-order";
+const SEND_AFTER_SEND: &str = "fi_endpoint/message-order";
 
 /// The messages that have arrived.
 type Arrived = BTreeSet<usize>;
@@ -102,7 +102,7 @@ impl Matching<'_> {
         }
         let History { sends, receives, .. } = self.history;
         let send = &sends[message];
-        require(!send.cancelled, "fi_endpoint/cancelled-has-no-effect", || {
+        require(!send.cancelled, "fi_endpoint/cancel-reports-ecanceled", || {
             format!("message {message} was cancelled, and arrived: {send:?}")
         })?;
         path.push(message);
@@ -133,7 +133,7 @@ impl Matching<'_> {
     /// Lets a receive have its message by now, so that it is no longer posted. `passed` is a message that it
     /// accepts and did not get.
     ///
-    /// Shows fi_tagged/earliest-match and fi_endpoint/order-sas.
+    /// Shows fi_tagged/tags-are-checked-in-order, fi_endpoint/message-order.
     fn leave(
         &self,
         arrived: &mut Arrived,
@@ -224,12 +224,15 @@ impl Matching<'_> {
 
     /// Takes a message.
     ///
-    /// Shows fi_tagged/tag-and-ignore and fi_msg/directed-source.
+    /// Shows fi_tagged/tag-matches-without-ignored-bits, fi_msg/source-directs-receive.
     fn take(&self, arrived: &mut Arrived, number: usize, message: usize, now: u64) -> Result<(), Rejection> {
         let (receive, send) = (&self.history.receives[number], &self.history.sends[message]);
         let is_directed_elsewhere = receive.from.is_some_and(|from| from != send.from.place);
-        let clause =
-            if is_directed_elsewhere { "fi_msg/directed-source" } else { "fi_tagged/tag-and-ignore" };
+        let clause = if is_directed_elsewhere {
+            "fi_msg/source-directs-receive"
+        } else {
+            "fi_tagged/tag-matches-without-ignored-bits"
+        };
         require(receive.accepts(send), clause, || format!("{receive:?} does not accept {send:?}"))?;
         self.arrive(arrived, message, now, &mut Vec::new())?;
         self.pass_fence(arrived, message, now)?;
@@ -243,7 +246,7 @@ impl Matching<'_> {
     /// order. A message counts only if it certainly travels with its payload. For this the link's initial
     /// credit must cover the message, all earlier sends on the link, and all accesses of the sender.
     ///
-    /// Shows fi_msg/multi-recv-min-free and fi_msg/multi-recv-order.
+    /// Shows fi_msg/multi-recv-released-below-minimum, fi_msg/multi-recv-packs-messages.
     fn check_buffer(
         &self,
         number: usize,
@@ -256,7 +259,7 @@ impl Matching<'_> {
         let filled = self.filled_by_single_sender(receive, buffer, Some(message)).unwrap_or(0);
         let free_bytes = receive.len_bytes.saturating_sub(filled);
         let has_room = sends[message].len_bytes <= free_bytes && free_bytes >= buffer.min_free_bytes;
-        require(filled == 0 || has_room, "fi_msg/multi-recv-min-free", || {
+        require(filled == 0 || has_room, "fi_msg/multi-recv-released-below-minimum", || {
             format!("buffer {number} had {free_bytes} bytes left before message {message}: {buffer:?}")
         })?;
         let is_eager = |message: usize| {
@@ -270,16 +273,16 @@ impl Matching<'_> {
         let before = buffer.took.iter().copied().take_while(|&other| other != message);
         let mut before = before.filter(|&other| sends[other].from == from && other > message);
         let overtaken_by = before.find(|&other| is_eager(other)).filter(|_| is_eager(message));
-        require(overtaken_by.is_none(), "fi_msg/multi-recv-order", || {
+        require(overtaken_by.is_none(), "fi_msg/multi-recv-packs-messages", || {
             format!("message {overtaken_by:?} completed in buffer {number} before {message}")
         })
     }
 
     /// Peeks. The result is that of the time of the post.
     ///
-    /// Shows fi_tagged/peek-finds-arrived.
+    /// Shows fi_tagged/peek-reports-in-queue.
     fn peek(&self, arrived: &mut Arrived, number: usize, now: u64) -> Result<(), Rejection> {
-        const CLAUSE: &str = "fi_tagged/peek-finds-arrived";
+        const CLAUSE: &str = "fi_tagged/peek-reports-in-queue";
         let History { sends, peeks, .. } = self.history;
         let peek = &peeks[number];
         let is_free = |message: usize| {
@@ -292,7 +295,7 @@ impl Matching<'_> {
         match peek.ended {
             Some(PeekEnd::Found(found)) => {
                 let send = &sends[found];
-                require(peek.accepts(send), "fi_tagged/tag-and-ignore", || {
+                require(peek.accepts(send), "fi_tagged/tag-matches-without-ignored-bits", || {
                     format!("{peek:?} found {send:?}")
                 })?;
                 self.arrive(arrived, found, now, &mut Vec::new())?;
@@ -323,7 +326,7 @@ impl Matching<'_> {
     /// Ends a send to this receiver. A success at the delivery level tells of the arrival, and one at the
     /// match level of the receive.
     ///
-    /// Shows fi_cq/delivery-means-processed and fi_cq/match-means-matched.
+    /// Shows fi_cq/delivery-means-processed, fi_cq/match-means-matched.
     fn acknowledge(&self, arrived: &mut Arrived, message: usize, now: u64) -> Result<(), Rejection> {
         let send = &self.history.sends[message];
         if !send.has_succeeded() {
@@ -407,11 +410,11 @@ impl Matching<'_> {
 
     /// Lets all messages arrive. Only a cancelled message and a message of a killed sender may be lost.
     ///
-    /// Shows fi_endpoint/reliable-delivery.
+    /// Shows fi_msg/every-send-meets-every-receive.
     fn finish(&self, arrived: &mut Arrived, now: u64) -> Result<(), Rejection> {
         for (message, send) in self.history.sends.iter().enumerate() {
             if send.to == self.at.place && !send.cancelled && !self.history.was_killed(send.from) {
-                require(send.arrived.is_some(), "fi_endpoint/reliable-delivery", || {
+                require(send.arrived.is_some(), "fi_msg/every-send-meets-every-receive", || {
                     format!("message {message} is lost: {send:?}")
                 })?;
                 self.arrive(arrived, message, now, &mut Vec::new())?;

@@ -219,7 +219,7 @@ impl<'a> Known<'a> {
             let found = written.iter().filter(|(_, bytes)| bytes == found).map(|(write, _)| *write);
             Some((node, number, Effect::Find(found.collect())))
         });
-        self.cell(format!("bytes {range:?}"), "fi_rma/read-finds-last-write", writes.chain(reads).collect())
+        self.cell(format!("bytes {range:?}"), "fi_endpoint/data-order", writes.chain(reads).collect())
     }
 
     fn cell_of_element(&self, place: usize, datatype: Datatype) -> Option<Cell<'_>> {
@@ -250,7 +250,7 @@ impl<'a> Known<'a> {
         let exact: Vec<bool> = nodes.iter().map(is_exact).collect();
         let mut exact = exact.into_iter();
         nodes.retain(|_| exact.next() == Some(true));
-        Some(self.cell(format!("the {datatype} at {place}"), "fi_atomic/one-after-the-other", nodes))
+        Some(self.cell(format!("the {datatype} at {place}"), "fi_atomic/atomic-per-element", nodes))
     }
 
     fn cell(&self, what: String, clause: &'static str, nodes: Vec<(usize, usize, Effect)>) -> Cell<'_> {
@@ -359,7 +359,7 @@ impl Rules for Cell<'_> {
         event == history::Event::Finished || self.ops.iter().any(is_posted)
     }
 
-    /// Shows fi_rma/read-finds-last-write and fi_atomic/one-after-the-other.
+    /// Shows fi_endpoint/data-order, fi_atomic/atomic-per-element.
     fn step(
         &self,
         state: &(u128, Element),

@@ -4,6 +4,7 @@ use homespun::Errno;
 use homespun::atomic::AtomicOp;
 use homespun::flags::Order;
 
+use crate::clauses;
 use crate::model::acceptor::{Violation, accept};
 use crate::model::accesses::bytes_to_write;
 use crate::model::connected::ConnectionOrder;
@@ -102,28 +103,28 @@ impl Script {
 type Row = (&'static str, fn(&mut Script, bool));
 
 const ROWS_OF_RULES: &[Row] = &[
-    ("fi_tagged/earliest-match", |script, is_bad| {
+    ("fi_tagged/tags-are-checked-in-order", |script, is_bad| {
         let receives = [script.receive(), script.receive()];
         let message = script.send(1);
         script.take(receives[usize::from(is_bad)], message);
     }),
-    ("fi_endpoint/order-sas", |script, is_bad| {
+    ("fi_endpoint/message-order", |script, is_bad| {
         let messages = [script.send(1), script.send(1)];
         let receives = [script.receive(), script.receive()];
         script.take(receives[0], messages[usize::from(is_bad)]);
         script.take(receives[1], messages[usize::from(!is_bad)]);
     }),
-    ("fi_tagged/tag-and-ignore", |script, is_bad| {
+    ("fi_tagged/tag-matches-without-ignored-bits", |script, is_bad| {
         let receive = script.receive_from(Some((2, if is_bad { 1 } else { 3 })), None);
         let message = script.send(1);
         script.take(receive, message);
     }),
-    ("fi_msg/directed-source", |script, is_bad| {
+    ("fi_msg/source-directs-receive", |script, is_bad| {
         let receive = script.receive_from(ANY_TAG, Some(if is_bad { 2 } else { 0 }));
         let message = script.send(1);
         script.take(receive, message);
     }),
-    ("fi_msg/multi-recv-min-free", |script, is_bad| {
+    ("fi_msg/multi-recv-released-below-minimum", |script, is_bad| {
         let buffer = script.buffer(if is_bad { 61 } else { 60 });
         for _ in 0..2 {
             let message = script.send(0);
@@ -131,21 +132,21 @@ const ROWS_OF_RULES: &[Row] = &[
             script.take(buffer, message);
         }
     }),
-    ("fi_msg/multi-recv-order", |script, is_bad| {
+    ("fi_msg/multi-recv-packs-messages", |script, is_bad| {
         let buffer = script.buffer(0);
         let messages = [script.send(0), script.send(0)];
         script.history.sends.iter_mut().for_each(|send| send.tag = None);
         script.take(buffer, messages[usize::from(is_bad)]);
         script.take(buffer, messages[usize::from(!is_bad)]);
     }),
-    ("fi_tagged/peek-finds-arrived", |script, is_bad| {
+    ("fi_tagged/peek-reports-in-queue", |script, is_bad| {
         let message = script.send_at(1, Level::Delivery, false);
         script.end_send(message, Ok(()));
         script.peek(PeekAction::Leave, if is_bad { PeekEnd::Nothing } else { PeekEnd::Found(message) });
         let receive = script.receive();
         script.take(receive, message);
     }),
-    ("fi_tagged/claim-takes-message", |script, is_bad| {
+    ("fi_tagged/claim-reserves-message", |script, is_bad| {
         let message = script.send(1);
         let peek = script.peek(PeekAction::Claim, PeekEnd::Found(message));
         script.history.record_arrival(message, Arrived::Claimed(peek));
@@ -185,7 +186,7 @@ const ROWS_OF_RULES: &[Row] = &[
             script.end_send(message, Ok(()));
         }
     }),
-    ("fi_endpoint/cancelled-has-no-effect", |script, is_bad| {
+    ("fi_endpoint/cancel-reports-ecanceled", |script, is_bad| {
         let receive = script.receive();
         let message = script.send_at(1, Level::Inject, false);
         script.history.sends[message].cancelled = true;
@@ -194,13 +195,13 @@ const ROWS_OF_RULES: &[Row] = &[
             script.take(receive, message);
         }
     }),
-    ("fi_endpoint/cancelled-once", |script, is_bad| {
+    ("fi_endpoint/cancel-ends-one", |script, is_bad| {
         let receive = script.receive();
         let message = script.send(1);
         script.history.receives[receive].cancelled = is_bad;
         script.take(receive, message);
     }),
-    ("fi_endpoint/reliable-delivery", |script, is_bad| {
+    ("fi_msg/every-send-meets-every-receive", |script, is_bad| {
         let message = script.send(1);
         if !is_bad {
             let receive = script.receive();
@@ -231,19 +232,19 @@ const ROWS_OF_RULES: &[Row] = &[
             script.history.accesses[write].data_read_at = Some(script.history.record(Event::DataRead(write)));
         }
     }),
-    ("fi_rma/read-finds-last-write", |script, is_bad| {
+    ("fi_endpoint/data-order", |script, is_bad| {
         let write = script.access(Access::Write, 0, 8, None);
         let written = bytes_to_write(write, 0, 8).to_vec();
         script.access(Access::Read, 0, 8, Some(if is_bad { marked_buffer(8).to_vec() } else { written }));
     }),
-    ("fi_atomic/one-after-the-other", |script, is_bad| {
+    ("fi_atomic/atomic-per-element", |script, is_bad| {
         let place = ROWS[0].offset_bytes;
         let sum = Access::Fetch(AtomicOp::Sum);
         let first = script.access(sum, place, 8, Some(vec![0; 8]));
         let after = operand_value(first, place) as u64 + u64::from(is_bad);
         script.access(sum, place, 8, Some(after.to_le_bytes().to_vec()));
     }),
-    ("fi_endpoint/connection-completes-in-order", |script, is_bad| {
+    ("fi_endpoint/completion-order", |script, is_bad| {
         script.posted_first = 2;
         let receives = [script.receive_from(Some((1, 0)), None), script.receive_from(Some((2, 0)), None)];
         let messages = [script.send(1), script.send(2)];
@@ -265,6 +266,7 @@ fn each_rule_accepts_one_history_and_names_its_clause_for_another() {
         check(false).unwrap_or_else(|violation| panic!("for {clause}: {violation}"));
         let violation = check(true).expect_err(clause);
         assert_eq!(violation.clause, *clause, "{violation}");
+        assert!(clauses::find(clause).is_some(), "there is no clause {clause}");
         assert!(!violation.event.is_empty() && !violation.expected.is_empty());
     }
 }
