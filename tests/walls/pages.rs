@@ -16,7 +16,7 @@ const PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "te
 const PAGES_WITH_NAMES: [&str; 4] = ["ARCHITECTURE.md", "docs/design/", "docs/decisions/", "docs/recipes.md"];
 
 /// Paths that look like this repository's but are not, with the reason.
-const FOREIGN_PATHS: [(&str, &str); 5] = [
+const FOREIGN_PATHS: [(&str, &str); 4] = [
     ("fi_direct*.h", "headers of libfabric"),
     ("include/ofi.h", "a header of libfabric"),
     ("rdma/fabric.h", "a header of libfabric"),
