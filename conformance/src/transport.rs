@@ -4,7 +4,7 @@
 //! breaks a promise of [`Transport`](homespun_engine::transport::Transport),
 //! [`Provider`](homespun_engine::transport::Provider) or
 //! [`FrameHandler`](homespun_engine::transport::FrameHandler).
-//! [`transport_contract`](crate::transport_contract) makes a test of each function.
+//! [`Contract`](crate::Contract) makes a test of each function.
 
 mod backend;
 pub mod closing;
