@@ -1,5 +1,6 @@
 //! `homespun check`: the suite's tests over homespun or any other provider.
 
+mod clauses;
 mod junit;
 mod programs;
 mod table;
@@ -60,6 +61,9 @@ pub(crate) struct CheckArguments {
     /// Run only the program in this file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["only", "programs", "seed"])]
     replay: Option<PathBuf>,
+    /// Also print how many promises of each manual page the tests have shown, and which have failed
+    #[arg(long)]
+    clauses: bool,
     /// Also write the outcomes to this file, in JUnit's XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -161,9 +165,13 @@ impl Finding {
     fn describe_failure(&self) -> Option<String> {
         let subject = &self.subject;
         let place = self.place.as_ref().map_or(String::new(), |place| format!(" ({place})"));
+        let clauses = match subject {
+            Subject::Test(test) if !test.clauses.is_empty() => format!("\nshows {}", test.clauses.join(", ")),
+            _ => String::new(),
+        };
         match &self.outcome {
-            Outcome::Failed(text) => Some(format!("failed: {subject}{place}\n{text}\n")),
-            Outcome::Crashed(call) => Some(format!("crashed: {subject}\n{call}\n")),
+            Outcome::Failed(text) => Some(format!("failed: {subject}{place}{clauses}\n{text}\n")),
+            Outcome::Crashed(call) => Some(format!("crashed: {subject}{clauses}\n{call}\n")),
             Outcome::Passed | Outcome::NotOffered(_) => None,
         }
     }
@@ -211,6 +219,9 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     print_failed_programs(&findings, &programs, console)?;
     let _ = panic::take_hook();
     console.print_line(render(&by_topic(&findings)))?;
+    if arguments.clauses {
+        console.print_line(clauses::render(&findings))?;
+    }
     for (what, tests) in not_offered(&findings) {
         console.print_wrapped(format!("not offered, which {tests} tests need: {what}"))?;
     }

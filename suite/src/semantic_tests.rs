@@ -59,6 +59,8 @@ pub struct Test {
     pub name: &'static str,
     /// The networks over which it runs.
     pub over: Over,
+    /// The [clauses](crate::clauses) that it shows.
+    pub clauses: &'static [&'static str],
     /// The function.
     pub run: fn(&Net),
 }

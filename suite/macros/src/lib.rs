@@ -4,10 +4,11 @@ use proc_macro::TokenStream;
 use quote::quote;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
-use syn::{Ident, ItemFn, Token, parse_macro_input};
+use syn::{Attribute, Expr, ExprLit, Ident, ItemFn, Lit, Meta, Token, parse_macro_input};
 
 /// Makes a function of a `Net` a test, and says over which networks it runs: `#[over(all)]`,
-/// `#[over(one_process, automatic)]`. The words are the constants of `homespun_suite::Over`, in lower case.
+/// `#[over(one_process, automatic)]`. The words are the constants of `homespun_suite::Over`, in lower case. The
+/// test shows the clauses that its documentation names: `/// Shows fi_cq/format-tagged.`
 #[proc_macro_attribute]
 pub fn over(words: TokenStream, function: TokenStream) -> TokenStream {
     let words = match Punctuated::<Ident, Token![,]>::parse_terminated.parse(words) {
@@ -18,6 +19,7 @@ pub fn over(words: TokenStream, function: TokenStream) -> TokenStream {
     let over = quote!(::homespun_suite::Over::empty()#(.union(::homespun_suite::Over::#constants))*);
     let function = parse_macro_input!(function as ItemFn);
     let name = &function.sig.ident;
+    let clauses = read_clauses(&function.attrs);
     quote! {
         #function
 
@@ -30,9 +32,25 @@ pub fn over(words: TokenStream, function: TokenStream) -> TokenStream {
                 module: ::core::module_path!(),
                 name: ::core::stringify!(#name),
                 over: #over,
+                clauses: &[#(#clauses),*],
                 run: #name,
             }
         }
     }
     .into()
+}
+
+/// The clauses that the documentation of a test names.
+fn read_clauses(attributes: &[Attribute]) -> Vec<String> {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let sentences = text.split("Shows ").skip(1).filter_map(|rest| rest.split_once('.'));
+    let names = sentences.flat_map(|(sentence, _)| sentence.split(',').map(str::trim));
+    names.filter(|name| name.contains('/') && !name.contains(' ')).map(str::to_owned).collect()
 }

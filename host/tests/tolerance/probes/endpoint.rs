@@ -196,7 +196,7 @@ fn add_cancel_probes(probes: &mut Probes) {
             let mut pair = context.open_pair_after_exchange();
             let (ep, receive) = (pair.right.ep, op_context());
             assert_success("fi_recv", recv(ep, receive));
-            let result = (0..times).map(|_| call!(ep, ops.cancel, receive)).last().expect("a call");
+            let result = (0..times).fold(0, |_, _| call!(ep, ops.cancel, receive));
             pair.drive_until(absence_timeout(), |pair| !pair.at_right.is_empty());
             let completion =
                 pair.at_right.first().map_or("silent".to_owned(), |done| describe_result(-done.error));

@@ -280,9 +280,12 @@ fn add_region_probes(probes: &mut Probes) {
     }
 }
 
+/// A call of a region of a node.
+type RegionCall = Box<dyn Fn(&Context, &Node, Region) -> c_int>;
+
 /// Adds probes of regions with bound objects.
 fn add_bound_region_probes(probes: &mut Probes) {
-    let mut add = |name: String, call: Box<dyn Fn(&Context, &Node, Region) -> c_int>| {
+    let mut add = |name: String, call: RegionCall| {
         probes.add_endpoint_probe(name, move |context| {
             let node = context.open_enabled_node();
             let region = context.register_region(&node, leak_zeroed_memory(64), 64, 5);

@@ -56,8 +56,11 @@ fn add_fabric_probes(probes: &mut Probes) {
     });
 }
 
+/// A change of the info and of the attributes of its domain.
+type DomainChange = Box<dyn Fn(&mut FiInfo, &mut FiDomainAttr)>;
+
 fn add_domain_probes(probes: &mut Probes) {
-    let mut change = |name: String, change: Box<dyn Fn(&mut FiInfo, &mut FiDomainAttr)>| {
+    let mut change = |name: String, change: DomainChange| {
         probes.add_object_probe(format!("fi_domain: {name}"), move |context| {
             let fabric = context.open_fabric();
             let mut info = unsafe { ptr::read(context.info.first()) };
