@@ -7,8 +7,8 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, ExprLit, Ident, ItemFn, Lit, Meta, Token, parse_macro_input};
 
 /// Makes a function of a `Net` a test, and says over which networks it runs: `#[over(all)]`,
-/// `#[over(one_process, automatic)]`. The words are the constants of `homespun_suite::Over`, in lower case. The
-/// test shows the clauses that its documentation names: `/// Shows fi_cq/format-tagged.`
+/// `#[over(one_process, automatic)]`. The words are the constants of `homespun_suite::Over`, in lower case.
+/// The test shows the clauses that its documentation names: `/// Shows fi_cq/format-tagged.`
 #[proc_macro_attribute]
 pub fn over(words: TokenStream, function: TokenStream) -> TokenStream {
     let words = match Punctuated::<Ident, Token![,]>::parse_terminated.parse(words) {
