@@ -21,7 +21,7 @@ pub fn run_tests(mut tests: Vec<Trial>) -> ExitCode {
 
 /// Separates the names of tests from the other arguments: `cargo test` takes several, and the parser one.
 fn split_arguments(arguments: impl IntoIterator<Item = String>) -> (Vec<String>, Vec<String>) {
-    const WITH_VALUE: [&str; 5] = ["--skip", "--test-threads", "--format", "--logfile", "--color"];
+    const WITH_VALUE: [&str; 6] = ["-Z", "--skip", "--test-threads", "--format", "--logfile", "--color"];
     let (mut filters, mut options) = (Vec::new(), Vec::new());
     let mut arguments = arguments.into_iter();
     options.extend(arguments.next());

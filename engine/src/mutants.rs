@@ -1,8 +1,8 @@
 //! Faults for the tests of the tests: with the feature `mutants`, a process breaks the one clause of the
-//! manual pages that `HOMESPUN_MUTANT` names. Without the feature, nothing of them is compiled.
+//! manual pages that `HOMESPUN_MUTANT` names. Without the feature, each `mutated!` is the constant `false`.
 
-/// Whether this process shall break a clause, such as `mutated!("fi_cq/errors-have-a-queue-of-their-own")`.
-/// The identifiers are those of `conformance/clauses/`. At most one place asks for a clause.
+/// Whether this process shall break a clause, such as `mutated!("fi_cq/error-hides-later-entries")`.
+/// The identifiers are those of `suite/clauses/`. At most one place asks for a clause.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! mutated {

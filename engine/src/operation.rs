@@ -533,8 +533,8 @@ impl Receive {
         message: &Message,
         placed_bytes: usize,
     ) -> EndedOperation {
-        let completion = self.completion_without_buffer(source, message, placed_bytes);
-        EndedOperation { buffer: self.destination.take_buffer(completion.len_bytes), ..completion }
+        let buffer = self.destination.take_buffer(placed_bytes);
+        EndedOperation { buffer, ..self.completion_without_buffer(source, message, placed_bytes) }
     }
 
     /// As [`take_completion`](Self::take_completion), for a destination that gives no buffer.

@@ -116,11 +116,11 @@ struct Report {
 
 impl Report {
     fn new(fi_addr: *mut u64, flags: u64, context: *mut c_void) -> Result<Report, Failure> {
-        // With `FI_AV_USER_ID` the caller chooses the `fi_addr_t` values, which homespun does not
-        // support. Besides this flag only `FI_SYNC_ERR` has an effect.
         if fi_addr.is_null() && mutated!("fi_av/index-without-result") {
             return Err(Errno::EINVAL.into());
         }
+        // With `FI_AV_USER_ID` the caller chooses the `fi_addr_t` values, which homespun does not
+        // support. Besides this flag only `FI_SYNC_ERR` has an effect.
         if flags & FI_AV_USER_ID != 0 && !mutated!("fi_av/user-identifiers") {
             return Err(Misuse::Flags(FI_AV_USER_ID).into());
         }

@@ -63,10 +63,8 @@ impl CompletionQueue {
         if mutated!("rpma_cq_get_completion/returns-next-completion") {
             self.channel.next(self.role);
         }
-        let missing = match Error::NoCompletion {
-            _ if mutated!("rpma_cq_get_completion/no-completion") => Error::NoEvent,
-            missing => missing,
-        };
+        let is_other_error = mutated!("rpma_cq_get_completion/no-completion");
+        let missing = if is_other_error { Error::NoEvent } else { Error::NoCompletion };
         self.channel.next(self.role).ok_or(missing)
     }
 

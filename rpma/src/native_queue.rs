@@ -64,11 +64,11 @@ impl NativeQueue {
                 OperationKind::Receive => mutated!("rpma_cq_get_completion/receive-error-completes"),
                 _ => false,
             };
-            let is_flushed = failed.error == OperationError::Flushed;
-            let is_receive = failed.completion.kind() == OperationKind::Receive;
             if is_lost
-                || mutated!("rpma_cq_get_completion/later-operations-complete-after-error") && is_flushed
-                || mutated!("rpma_cq_wait/end-of-connection-ends-wait") && is_receive
+                || mutated!("rpma_cq_get_completion/later-operations-complete-after-error")
+                    && failed.error == OperationError::Flushed
+                || mutated!("rpma_cq_wait/end-of-connection-ends-wait")
+                    && failed.completion.kind() == OperationKind::Receive
             {
                 return None;
             }

@@ -48,11 +48,11 @@ impl AddressVector {
                 found.push(self.resolve_svc(&node, &service));
             }
         }
-        // Insert a wildcard in place of an address that was not found. The vector refuses a wildcard, but
-        // leaves an index unused for it.
         if mutated!("fi_av/insertsym-order") {
             found.reverse();
         }
+        // Insert a wildcard in place of an address that was not found. The vector refuses a wildcard, but
+        // leaves an index unused for it.
         let wildcard = self.format().wildcard();
         let addresses: Vec<Address> =
             found.iter().map(|found| *found.as_ref().unwrap_or(&wildcard)).collect();

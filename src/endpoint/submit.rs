@@ -84,7 +84,6 @@ impl Endpoint {
     }
 }
 
-/// Removes and returns the memory of a post that was refused.
 /// The flags of a call, unless a mutant adds the default flags to them, or drops `FI_COMPLETION`.
 #[inline(always)]
 fn flags_after_mutation(op: &TransmitOp, flags: OpFlags, default: OpFlags) -> OpFlags {
@@ -113,6 +112,7 @@ fn ignores_inject_size(op: &TransmitOp) -> bool {
     }
 }
 
+/// Removes and returns the memory of a post that was refused.
 #[cold]
 fn take_back_buffer<B: Owned>(post: &mut Post) -> B {
     B::from_buffer(post.request.op.take_buffer())

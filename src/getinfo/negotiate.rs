@@ -178,7 +178,6 @@ pub(super) fn is_target_of_writes(caps: Caps) -> bool {
     caps.contains(Caps::RMA | Caps::REMOTE_WRITE)
 }
 
-/// Returns the capabilities that say which hosts the provider reaches.
 /// The modes that mutants put into each answer.
 fn modes_of_mutants() -> Mode {
     let mut modes = Mode::empty();
@@ -194,6 +193,7 @@ fn modes_of_mutants() -> Mode {
     modes
 }
 
+/// Returns the capabilities that say which hosts the provider reaches.
 fn reach_caps(provider: &ProviderAttr) -> Caps {
     let mut reach = Caps::empty();
     reach.set(Caps::LOCAL_COMM, provider.local);

@@ -313,6 +313,7 @@ fn flags_granted_by_getinfo_can_be_set_and_no_others() {
     assert!(!receives.intersects(OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::INJECT));
 }
 
+/// Shows fi_trigger/trigger-capability.
 #[test]
 fn receives_have_the_default_flag_trigger_only_with_the_capability() {
     let fabric = Fabric::new();

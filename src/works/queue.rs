@@ -256,10 +256,10 @@ impl WorkQueue {
         let (poster, post) = match action {
             WorkAction::Post { poster, post } => (poster, post),
             WorkAction::Change { counter, change } => {
-                // Release the counters first: the application may close both as soon as it sees the change.
                 if mutated!("fi_trigger/counter-work-counts-nothing") {
                     trigger.counter().count_success();
                 }
+                // Release the counters first: the application may close both as soon as it sees the change.
                 drop(trigger);
                 counter.release().apply_change(change);
                 return None;

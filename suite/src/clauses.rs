@@ -85,6 +85,8 @@ pub struct Clause {
     pub kind: Kind,
     /// What else there is to say: for what is not offered, the error number that a request gets.
     pub note: Option<String>,
+    /// Why there is no fault that breaks it, if there is none (`mutated!`).
+    pub unbroken: Option<String>,
     /// Why the tests do not find a program that breaks it, if they do not (`tests/mutants`).
     pub survives: Option<String>,
 }

@@ -94,9 +94,8 @@ fn topics_of_the_tables_exist() {
     }
 }
 
-/// Shows fi_trigger/trigger-capability.
 #[test]
-fn every_capability_works() {
+fn granted_capabilities_have_a_topic() {
     for info in offered_infos() {
         let sides = info.tx.caps | info.rx.caps | info.domain.caps;
         assert!(info.caps.contains(sides), "{:?} are no capabilities of the endpoint", sides - info.caps);
@@ -111,20 +110,23 @@ fn every_capability_works() {
     }
 }
 
-/// Shows fi_endpoint/default-flags.
+/// Shows fi_endpoint/default-flags, fi_endpoint/endpoint-multicast.
 #[test]
-fn every_default_flag_works() {
+fn granted_default_flags_have_a_topic() {
     for info in offered_infos() {
-        assert!((info.tx.op_flags | info.rx.op_flags).is_empty(), "who asks for none has none");
+        assert!(
+            (info.tx.op_flags | info.rx.op_flags).is_empty(),
+            "an application that asks for no default flags gets some"
+        );
         let (mut of_sends, mut of_receives) = (OpFlags::empty(), OpFlags::empty());
         for bit in single_bit_flags() {
             if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.tx.op_flags = bit) {
-                assert_eq!(granted.tx.op_flags, bit);
+                assert_eq!(granted.tx.op_flags, bit, "{bit:?}");
                 assert_listed("the transmit flag", &bit, tables::TRANSMIT_FLAGS, &info);
                 of_sends |= bit;
             }
             if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.rx.op_flags = bit) {
-                assert_eq!(granted.rx.op_flags, bit);
+                assert_eq!(granted.rx.op_flags, bit, "{bit:?}");
                 assert_listed("the receive flag", &bit, tables::RECEIVE_FLAGS, &info);
                 of_receives |= bit;
             }
@@ -134,9 +136,8 @@ fn every_default_flag_works() {
     }
 }
 
-/// Shows fi_endpoint/data-order, fi_endpoint/message-order, fi_endpoint/completion-order.
 #[test]
-fn every_order_holds() {
+fn granted_orders_have_a_topic() {
     for info in offered_infos() {
         for bit in single_bit_flags() {
             let ask = |hints: &mut Info| (hints.tx.msg_order, hints.rx.msg_order) = (bit, bit);
@@ -144,16 +145,16 @@ fn every_order_holds() {
             let answered = info.tx.msg_order | info.rx.msg_order;
             assert!(granted.is_some() || !answered.contains(bit), "{bit:?} is answered and not granted");
             if let Some(granted) = granted {
-                assert!((granted.tx.msg_order & granted.rx.msg_order).contains(bit));
+                assert!((granted.tx.msg_order & granted.rx.msg_order).contains(bit), "{bit:?}");
                 assert_listed("the order", &bit, tables::MESSAGE_ORDERS, &info);
             }
             if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.tx.comp_order = bit) {
-                assert!(granted.tx.comp_order.contains(bit));
+                assert!(granted.tx.comp_order.contains(bit), "{bit:?}");
                 let table = tables::TRANSMIT_COMPLETION_ORDERS;
                 assert_listed("the transmit completion order", &bit, table, &info);
             }
             if let Some(granted) = getinfo_with_changed_hints(&info, |hints| hints.rx.comp_order = bit) {
-                assert!(granted.rx.comp_order.contains(bit));
+                assert!(granted.rx.comp_order.contains(bit), "{bit:?}");
                 let table = tables::RECEIVE_COMPLETION_ORDERS;
                 assert_listed("the receive completion order", &bit, table, &info);
             }
@@ -161,7 +162,7 @@ fn every_order_holds() {
     }
 }
 
-/// Shows fi_endpoint/context-structures.
+/// Shows fi_endpoint/context-structures, fi_msg/buffered-receives, fi_msg/prefix-of-messages.
 #[test]
 fn getinfo_requires_no_mode_bits() {
     for info in offered_infos() {
@@ -177,7 +178,7 @@ fn getinfo_requires_no_mode_bits() {
 }
 
 #[test]
-fn every_offered_mode_works() {
+fn offered_modes_are_listed() {
     for info in offered_infos() {
         for bit in single_bit_flags::<Mode>() {
             let hints = Hints::from(Info { src_addr: None, ..info.clone() }).mode(bit);
@@ -191,9 +192,9 @@ fn every_offered_mode_works() {
     }
 }
 
-/// Shows fi_mr/unneeded-mr-mode-is-cleared, fi_mr/provider-key, fi_mr/endpoint-region.
+/// Shows fi_mr/unneeded-mr-mode-is-cleared, fi_mr/provider-key, fi_mr/mr-raw, fi_mr/device-regions.
 #[test]
-fn every_mr_mode_works() {
+fn required_mr_modes_are_among_those_asked() {
     for info in offered_infos() {
         // The mode bits that are required if the hints allow none, one, or all.
         let single = (0..u32::BITS).map(|place| MrMode::from_bits_retain(1 << place));
@@ -210,7 +211,7 @@ fn every_mr_mode_works() {
 }
 
 #[test]
-fn every_key_size_works() {
+fn asked_key_sizes_are_granted_up_to_eight_bytes() {
     for info in offered_infos() {
         for (asked, expected) in [(0, 8), (1, 8), (3, 8), (4, 4), (7, 7), (9, 8)] {
             let granted = getinfo_with_changed_hints(&info, |hints| hints.domain.mr_key_size_bytes = asked);
@@ -243,7 +244,7 @@ fn ask_for_each<T: Copy + PartialEq + Debug>(
 }
 
 #[test]
-fn every_offered_choice_of_models_formats_and_waits_works() {
+fn granted_models_formats_and_waits_have_a_topic() {
     use WaitObject::{Fd, MutexCond, None, PollFd, Set, Unspec, Yield};
 
     for info in offered_infos() {
@@ -273,10 +274,8 @@ fn every_offered_choice_of_models_formats_and_waits_works() {
     }
 }
 
-/// Shows fi_endpoint/limits-hold, fi_msg/length-up-to-max-msg-size, fi_msg/inject-size-limits-inject,
-/// fi_rma/rma-length-up-to-max-msg-size.
 #[test]
-fn every_limit_works() {
+fn answered_numbers_are_known() {
     for info in offered_infos() {
         tables::assert_numbers_are_known(&info);
     }

@@ -50,8 +50,12 @@ fn read_source(file: &str, text: &str, citations: &mut Vec<Citation>) {
                 let Some(more) = lines.next().and_then(|line| line.strip_prefix("///")) else { break };
                 sentence.push_str(more);
             }
-            let names = sentence.trim_end_matches('.').split(',').map(str::trim);
-            cited.extend(names.filter(|name| is_clause_name(name)).map(str::to_owned));
+            let names: Vec<&str> = sentence.trim_end_matches('.').split(',').map(str::trim).collect();
+            if names.iter().any(|name| is_clause_name(name)) {
+                let wrong: Vec<_> = names.iter().filter(|name| !is_clause_name(name)).collect();
+                assert!(wrong.is_empty(), "{file}: no names of clauses: {wrong:?}");
+                cited.extend(names.into_iter().map(str::to_owned));
+            }
         } else if let Some(words) = line.strip_prefix("#[over(") {
             over = Some(words.trim_end_matches(")]").replace('_', " "));
         } else if let Some(function) = read_function_name(line) {

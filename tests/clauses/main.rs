@@ -3,6 +3,8 @@
 
 mod citations;
 mod documents;
+#[path = "../mutants/faults.rs"]
+mod faults;
 mod man_pages;
 
 use std::collections::BTreeSet;
@@ -17,6 +19,22 @@ fn every_promise_has_a_test() {
     let names = promises.map(|(page, clause)| format!("{}/{}", page.name, clause.id));
     let unshown: Vec<String> = names.filter(|name| !cited.contains(name)).collect();
     assert!(unshown.is_empty(), "no test shows {unshown:#?}");
+}
+
+#[test]
+fn every_promise_has_a_fault_or_a_reason() {
+    let planted: BTreeSet<String> = faults::read_planted().unwrap().into_iter().collect();
+    let cited: BTreeSet<String> = citations::read_all().into_iter().map(|citation| citation.clause).collect();
+    let unshown: Vec<&String> = planted.difference(&cited).collect();
+    assert!(unshown.is_empty(), "no test shows what these faults break: {unshown:#?}");
+    for (page, clause) in clauses::all() {
+        let name = format!("{}/{}", page.name, clause.id);
+        let is_due = clause.kind == Kind::Promise && clause.unbroken.is_none();
+        assert!(!is_due || planted.contains(&name), "no fault breaks {name}, and no reason says why");
+        assert!(clause.unbroken.is_none() || !planted.contains(&name), "a fault breaks {name}");
+    }
+    let unknown: Vec<&String> = planted.iter().filter(|name| clauses::find(name).is_none()).collect();
+    assert!(unknown.is_empty(), "there are no such clauses: {unknown:#?}");
 }
 
 #[test]
@@ -44,7 +62,7 @@ fn check_package(package: &str) {
     for page in clauses::pages().iter().filter(|page| page.package.as_deref() == Some(package)) {
         let source = man_pages::read(&page.page);
         let Some(source) = Prerequisite::MANUAL_PAGES.report_skipped_if_none(source, &page.page) else {
-            return;
+            continue;
         };
         let found = man_pages::compare(page, &source);
         if man_pages::is_of_another_date(page, &source) {

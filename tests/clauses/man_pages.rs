@@ -21,7 +21,9 @@ pub(crate) fn read(page: &str) -> Option<String> {
     let path = directory.join(format!("{page}.gz"));
     path.exists().then(|| {
         let output = Command::new("gzip").arg("--decompress").arg("--stdout").arg(&path).output();
-        String::from_utf8_lossy(&output.expect("gzip is installed").stdout).into_owned()
+        let output = output.expect("gzip is installed");
+        assert!(output.status.success(), "gzip cannot read {}", path.display());
+        String::from_utf8_lossy(&output.stdout).into_owned()
     })
 }
 

@@ -38,8 +38,12 @@ fn read_directory(directory: &Path, clauses: &mut Vec<String>) -> io::Result<()>
             read_directory(&path, clauses)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = fs::read_to_string(&path)?;
-            let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
-            let asked = code.flat_map(|line| line.split("mutated!(\"").skip(1));
+            let code: Vec<&str> =
+                source.lines().map(str::trim).filter(|line| !line.starts_with("//")).collect();
+            let code = code.join("\n");
+            // A long call has its clause in a line of its own.
+            let asked =
+                code.split("mutated!(").skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"'));
             clauses.extend(asked.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
         }
     }

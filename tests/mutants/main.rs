@@ -110,10 +110,16 @@ fn print_summary(outcomes: &BTreeMap<String, Outcome>) -> usize {
     let hung = count(|outcome| matches!(outcome, Outcome::Hung(_)));
     println!("\n{} clauses broken: {killed} killed, {hung} killed by a deadline", outcomes.len());
     let mut unexplained = 0;
-    for (clause, outcome) in outcomes.iter().filter(|(_, outcome)| !outcome.is_killed()) {
+    for (clause, outcome) in outcomes {
         let reason = clauses::find(clause).and_then(|clause| clause.survives.as_deref());
-        unexplained += usize::from(reason.is_none());
-        println!("{}: {clause}: {}", outcome.word(), reason.unwrap_or("no reason is known"));
+        unexplained += usize::from(reason.is_none() != outcome.is_killed());
+        match (outcome.is_killed(), reason) {
+            (true, None) => {}
+            (true, Some(_)) => println!("{clause} is killed, although its clause has a reason why not"),
+            (false, reason) => {
+                println!("{}: {clause}: {}", outcome.word(), reason.unwrap_or("no reason is known"))
+            }
+        }
     }
     unexplained
 }

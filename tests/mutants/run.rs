@@ -66,15 +66,15 @@ pub(crate) fn run_mutant(clause: &str, cited: &[CitedTests], limit: Duration) ->
         // A test that fails anyway shows nothing.
         let failed = match &failure {
             Failure::OfTests { names, .. } => tests.only(names),
-            Failure::OfProgram => tests.clone(),
+            Failure::Died | Failure::Hung => tests.clone(),
         };
         let first = failed.names.first().map_or(tests.program.name.as_str(), String::as_str).to_owned();
         if run(&failed, None, limit)?.is_some() {
             return Ok(Outcome::Unsound(first));
         }
         return Ok(match failure {
-            Failure::OfTests { waited_in_vain: false, .. } => Outcome::Killed(first),
-            Failure::OfTests { .. } | Failure::OfProgram => Outcome::Hung(first),
+            Failure::OfTests { waited_in_vain: false, .. } | Failure::Died => Outcome::Killed(first),
+            Failure::OfTests { .. } | Failure::Hung => Outcome::Hung(first),
         });
     }
     Ok(Outcome::Survived)
@@ -84,8 +84,10 @@ pub(crate) fn run_mutant(clause: &str, cited: &[CitedTests], limit: Duration) ->
 enum Failure {
     /// These tests have failed.
     OfTests { names: BTreeSet<String>, waited_in_vain: bool },
-    /// The program did not end in time, or by a signal.
-    OfProgram,
+    /// The program has ended before its tests did.
+    Died,
+    /// The program did not end in time.
+    Hung,
 }
 
 /// Runs tests of one program, with a fault or without.
@@ -98,14 +100,16 @@ fn run(tests: &CitedTests, fault: Option<&str>, limit: Duration) -> io::Result<O
     if let Some(clause) = fault {
         command.env("HOMESPUN_MUTANT", clause);
     }
-    let Some((status, output)) = run_within(command, limit)? else { return Ok(Some(Failure::OfProgram)) };
+    let Some((status, output)) = run_within(command, limit)? else { return Ok(Some(Failure::Hung)) };
     if status.success() {
         return Ok(None);
     }
-    let failed = |line: &str| Some(line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?.to_owned());
+    // Blanks behind the names align the outcomes.
+    let failed =
+        |line: &str| Some(line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?.trim_end().to_owned());
     let names: BTreeSet<String> = output.lines().filter_map(failed).collect();
     if names.is_empty() {
-        return Ok(Some(Failure::OfProgram));
+        return Ok(Some(Failure::Died));
     }
     Ok(Some(Failure::OfTests { names, waited_in_vain: output.contains("no progress while waiting for") }))
 }

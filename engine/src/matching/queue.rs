@@ -135,10 +135,10 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
     fn find_earliest(&mut self, query: &X::Query) -> Option<usize> {
         let is_match =
             |slot: &Slot<X::Key, N>| slot.entry.as_ref().is_some_and(|(key, _)| X::is_match(key, query));
-        // Most often the front matches, or the queue is empty.
         if mutated!("fi_tagged/tags-are-checked-in-order") {
             return self.slots.iter().rposition(is_match);
         }
+        // Most often the front matches, or the queue is empty.
         if self.slots.front().is_none_or(is_match) {
             return self.slots.front().map(|_| 0);
         }

@@ -118,7 +118,8 @@ macro_rules! refusals {
 }
 
 /// Shows fi_cq/flag-multicast, fi_cq/transmit-of-unreliable-endpoint, fi_cq/delivery-needs-reliable-endpoint,
-/// fi_cq/device-memory, fi_cq-1.4/err-data-amount.
+/// fi_cq/device-memory, fi_cq-1.4/err-data-amount, fi_msg/variable-messages,
+/// fi_endpoint/endpoint-authorization.
 #[test]
 fn each_refusal_names_its_reason() {
     let bit = |number: u32| Caps::from_bits_retain(1 << number);

@@ -50,7 +50,9 @@ fn read_clauses(attributes: &[Attribute]) -> Vec<String> {
         _ => None,
     });
     let text = lines.collect::<Vec<_>>().join("\n");
-    let sentences = text.split("Shows ").skip(1).filter_map(|rest| rest.split_once('.'));
+    // A page's name may have a dot, so a sentence ends where a line does.
+    let text = text + "\n";
+    let sentences = text.split("Shows ").skip(1).filter_map(|rest| rest.split_once(".\n"));
     let names = sentences.flat_map(|(sentence, _)| sentence.split(',').map(str::trim));
     names.filter(|name| name.contains('/') && !name.contains(' ')).map(str::to_owned).collect()
 }

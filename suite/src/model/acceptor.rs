@@ -72,12 +72,11 @@ pub(crate) fn accept<R: Rules>(rules: &R, history: &History) -> Result<(), Viola
                 Err(rejection) => rejected = Some(rejection),
             }
         }
-        match rejected {
-            Some(Rejection { clause, expected }) if after.is_empty() => {
-                return Err(Violation { clause, event: history.describe(*event), expected });
-            }
-            _ => states = after,
+        if after.is_empty() {
+            let Rejection { clause, expected } = rejected.expect("a state leads on, or says why not");
+            return Err(Violation { clause, event: history.describe(*event), expected });
         }
+        states = after;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Atomic operations: posts and completions. [`updates`](crate::model::updates) checks the elements.
+//! Atomic operations: posts and completions. [`memory`](crate::model::memory) checks the elements.
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;

@@ -159,15 +159,23 @@ impl Matching<'_> {
                 for &got in buffer.iter().flat_map(|buffer| &buffer.took) {
                     self.arrive(arrived, got, now, path)?;
                 }
-                let is_full = buffer.as_ref().is_none_or(|buffer| self.may_be_full(receive, buffer, now));
+                let is_full =
+                    buffer.as_ref().is_none_or(|buffer| self.may_be_full(receive, buffer, passed, now));
                 require(is_full, EARLIEST_MATCH, waits)
             }
         }
     }
 
     /// Whether a buffer may have had too little room when it was released: less than its least, or too little
-    /// for a message that had been sent by now.
-    fn may_be_full(&self, receive: &ReceiveOp, buffer: &BufferOp, now: u64) -> bool {
+    /// for a message that had been sent by now. That is none that arrives after the message that the buffer
+    /// has passed by.
+    fn may_be_full(
+        &self,
+        receive: &ReceiveOp,
+        buffer: &BufferOp,
+        passed_by: Option<usize>,
+        now: u64,
+    ) -> bool {
         let sends = &self.history.sends;
         // Messages of several senders may lie in any order.
         let aligned = |message: &usize| sends[*message].len_bytes.next_multiple_of(MULTI_RECV_ALIGN_BYTES);
@@ -175,7 +183,8 @@ impl Matching<'_> {
         let filled = filled.unwrap_or_else(|| buffer.took.iter().map(aligned).sum());
         let free_bytes = receive.len_bytes.saturating_sub(filled);
         let mut passed = sends.iter().enumerate().filter(|(number, send)| {
-            !buffer.took.contains(number) && send.posted_at < now && receive.accepts(send)
+            let is_later = passed_by.is_some_and(|first| self.is_reliable && self.precedes(first, *number));
+            !buffer.took.contains(number) && send.posted_at < now && receive.accepts(send) && !is_later
         });
         let mut has_no_room = || passed.any(|(_, send)| !send.cancelled && send.len_bytes > free_bytes);
         buffer.has_lost || free_bytes < buffer.min_free_bytes || !buffer.took.is_empty() && has_no_room()

@@ -45,6 +45,7 @@ impl Offer {
 
     /// Returns the same with a fault: each received message is reported twice.
     #[must_use]
+    #[doc(hidden)]
     pub const fn with_planted_duplicates(mut self) -> Offer {
         self.plants_duplicates = true;
         self

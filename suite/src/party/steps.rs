@@ -24,7 +24,7 @@ impl Party {
     pub fn expect_message(&self, context: u64, message: &[u8]) -> Completion {
         let completion = self.next_completion();
         assert_eq!(completion.context, context);
-        assert!(received_bytes(&completion.buffer) == message, "another message than was sent");
+        assert!(received_bytes(&completion.buffer) == message, "receive {context} has another message");
         completion
     }
 
@@ -51,6 +51,8 @@ impl Party {
             })
             .collect();
         failed.sort_unstable();
+        let mut contexts = contexts.to_vec();
+        contexts.sort_unstable();
         assert_eq!(failed, contexts);
         self.assert_no_completion();
     }
@@ -106,10 +108,10 @@ impl Party {
         }
     }
 
-    /// Waits until an operation has succeeded for each of these numbers.
+    /// Waits until so many operations have succeeded.
     #[track_caller]
-    pub fn await_completions<T>(&self, numbers: impl IntoIterator<Item = T>) {
-        for _ in numbers {
+    pub fn await_completions(&self, count: usize) {
+        for _ in 0..count {
             self.next_completion();
         }
     }

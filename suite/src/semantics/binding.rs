@@ -157,7 +157,7 @@ fn invalid_counter_bindings_are_refused(net: &Net) {
     }
 }
 
-/// Shows fi_mr/event-region-starts-disabled.
+/// Shows fi_mr/event-region-starts-disabled, fi_mr/endpoint-region.
 #[over(one_process)]
 fn region_is_accessible_only_after_it_is_enabled(net: &Net) {
     let (alice, bob) = net.open_pair();

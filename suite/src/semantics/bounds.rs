@@ -99,7 +99,7 @@ fn received_messages_wait_for_room_in_the_completion_queue(net: &Net) {
     }
     if alice.is_homespun() {
         // The full queue does not delay any link.
-        alice.await_completions(0..count);
+        alice.await_completions(count as usize);
     }
     let mut ended: Vec<(u64, bool)> = (0..count)
         .map(|_| match bob.next_ended() {

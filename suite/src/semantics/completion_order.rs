@@ -46,7 +46,7 @@ fn sends_and_accesses_complete_in_posting_order(net: &Net) {
         for context in 0..count {
             party.endpoint.recv(marked_buffer(60_000), ANY, context as u64).unwrap();
         }
-        party.await_completions(0..count);
+        party.await_completions(count);
     }
     let mut completed = [Vec::new(), Vec::new()];
     for _ in 0..COUNT {

@@ -315,7 +315,9 @@ const END: usize = LONG_BYTES - 64;
 /// of the region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpKind {
+    /// With a tag.
     Send,
+    /// Without a tag.
     InjectedSend,
     Write,
     InjectedWrite,
@@ -335,15 +337,27 @@ fn prepare_memory(region: &Region, content: &[u8]) {
     region.write_at(END, content);
 }
 
+/// Receives the message of a send with this context.
+#[track_caller]
+fn receive_sent(kind: OpKind, peer: &Party, context: u64) {
+    if kind == OpKind::Send {
+        peer.receive_tagged(context, 64);
+    } else {
+        peer.receive_message(context, 64, &payload(context, 64));
+    }
+}
+
 /// Checks the effect of a completed operation with this context. A read must have found `before`.
 #[track_caller]
 fn check_effect(kind: OpKind, peer: &Party, region: &Region, completion: &Completion, before: &[u8]) {
     let context = completion.context;
     match kind {
-        OpKind::Send | OpKind::InjectedSend => peer.receive_tagged(context, 64),
-        OpKind::Write | OpKind::InjectedWrite => assert!(region.read_at(END, 64) == payload(context, 64)),
-        OpKind::Read => assert!(received_bytes(&completion.buffer) == before),
-        OpKind::Atomic(_) => assert!(region.read_at(0, 8) == payload(context, 8)),
+        OpKind::Send | OpKind::InjectedSend => receive_sent(kind, peer, context),
+        OpKind::Write | OpKind::InjectedWrite => {
+            assert!(region.read_at(END, 64) == payload(context, 64), "{kind:?}")
+        }
+        OpKind::Read => assert!(received_bytes(&completion.buffer) == before, "{kind:?}"),
+        OpKind::Atomic(_) => assert!(region.read_at(0, 8) == payload(context, 8), "{kind:?}"),
     }
 }
 
@@ -360,7 +374,8 @@ fn post_operation(
     let is_injected = [OpKind::InjectedSend, OpKind::InjectedWrite].contains(&kind);
     let flags = if is_injected { flags | OpFlags::INJECT } else { flags };
     let by = match kind {
-        OpKind::Send | OpKind::InjectedSend => return send_short(party, context, flags),
+        OpKind::Send => return send_short(party, context, flags),
+        OpKind::InjectedSend => return party.post_send(context, 64, flags),
         OpKind::Write | OpKind::InjectedWrite => RmaBy::Writemsg,
         OpKind::Read => RmaBy::Readmsg,
         OpKind::Atomic(kind) => {
@@ -446,7 +461,7 @@ fn every_fenced_operation_follows_a_long_write(net: &Net) {
         post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
         let is_message = [OpKind::Send, OpKind::InjectedSend].contains(&kind);
         if is_message {
-            bob.receive_tagged(2, 64);
+            receive_sent(kind, &bob, 2);
         }
         let written = &payload(1, LONG_BYTES)[END..];
         if is_message {
@@ -480,7 +495,7 @@ fn every_fenced_operation_follows_a_long_read(net: &Net) {
         );
         post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
         if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
-            bob.receive_tagged(2, 64);
+            receive_sent(kind, &bob, 2);
             region.write_at(END, &payload(6, 64));
         }
         let (first, _) = expect_completions_1_then_2(&alice);
@@ -503,7 +518,7 @@ fn fenced_operation_completes_after_a_failed_access(net: &Net) {
             assert_eq!(alice.next_failure().completion.context, 1);
             assert_eq!(alice.next_completion().context, 2);
             if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
-                bob.receive_tagged(2, 64);
+                receive_sent(kind, &bob, 2);
             }
         }
     }
@@ -523,9 +538,8 @@ fn fenced_message_waits_for_responses_to_preceding_accesses(net: &Net) {
             net.start_driving(&bob);
             expect_completions_1_then_2(&alice);
             assert_eq!(alice.next_completion().context, 3);
-            for tag in [2, 3] {
-                bob.receive_tagged(tag, 64);
-            }
+            receive_sent(kind, &bob, 2);
+            bob.receive_tagged(3, 64);
         }
     }
 }

@@ -146,7 +146,7 @@ fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
         bob.endpoint.recv(marked_buffer(message.len()), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), alice.peer(), context).unwrap();
     }
-    bob.await_completions(&messages);
+    bob.await_completions(messages.len());
     let given_back = || messages.iter().filter(|message| message.is_unique()).count();
     let deadline = Deadline::new();
     while given_back() < 2 {

@@ -108,6 +108,7 @@ fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     alice.next_completion();
 }
 
+/// Shows fi_endpoint/limits-hold.
 #[over(one_process)]
 fn oversized_vector_and_claim_without_a_message_return_their_buffers(net: &Net) {
     let (alice, _bob) = net.open_pair();

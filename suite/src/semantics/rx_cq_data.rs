@@ -87,7 +87,7 @@ fn remote_data_waits_for_receives_in_order(net: &Net) {
         })
         .collect();
     assert_eq!(told, (0..COUNT).map(|number| (number, number)).collect::<Vec<_>>());
-    alice.await_completions(0..COUNT);
+    alice.await_completions(COUNT as usize);
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
@@ -129,7 +129,7 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
             let flags = if number % 2 == 0 { RECEIVED | CompletionFlags::REMOTE_CQ_DATA } else { NOTIFIED };
             assert_eq!(fields(&completion), (number, flags, len_bytes(number), number));
         }
-        alice.await_completions(0..COUNT);
+        alice.await_completions(COUNT as usize);
     }
 }
 
