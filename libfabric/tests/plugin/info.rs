@@ -89,6 +89,17 @@ fn getinfo_for_a_layer_needs_hints_that_name_homespun() {
     assert_eq!(Plugin::get().getinfo(None, None, OFI_CORE_PROV_ONLY, None).err(), Some(ENODATA));
 }
 
+/// Shows fi_endpoint/socket-endpoints.
+#[test]
+fn getinfo_for_socket_endpoints_has_no_answer() {
+    // FI_EP_SOCK_STREAM and FI_EP_SOCK_DGRAM.
+    for ep_type in [4, 5] {
+        let mut hints = InfoList::hints();
+        hints.ep().r#type = ep_type;
+        assert_eq!(Plugin::get().getinfo(None, None, 0, Some(&hints)).err(), Some(ENODATA), "{ep_type}");
+    }
+}
+
 /// Shows fi_av/insert-has-domain-format.
 #[test]
 fn getinfo_converts_node_service_and_addresses() {

@@ -249,7 +249,8 @@ fn default_flags_are_kept_per_direction() {
     assert_eq!(node.ep.control(FI_GETOPSFLAG, NULL), EINVAL);
 }
 
-/// Shows fi_endpoint/min-multi-recv, fi_endpoint/buffered-limits, fi_msg/multi-recv-released-below-minimum.
+/// Shows fi_endpoint/min-multi-recv, fi_endpoint/buffered-limits, fi_endpoint/device-options,
+/// fi_msg/multi-recv-released-below-minimum.
 #[test]
 fn min_multi_recv_is_an_endpoint_option() {
     let node = Node::open_disabled();
@@ -274,7 +275,9 @@ fn min_multi_recv_is_an_endpoint_option() {
     for (value, len) in [(NULL, room.as_mut_ptr()), (room.as_mut_ptr().cast(), ptr::null_mut())] {
         assert_eq!(call!(node.ep, ops.getopt, level, option, value, len), EINVAL);
     }
-    for (level, name) in [(level, FI_OPT_CM_DATA_SIZE), (level, -1), (1, option), (-1, option)] {
+    // Of the options without a name here, 2 and 3 are limits of buffered receives, and 8 is about devices.
+    let others = [FI_OPT_CM_DATA_SIZE, -1, 2, 3, 8].map(|name| (level, name));
+    for (level, name) in others.into_iter().chain([(1, option), (-1, option)]) {
         assert_eq!(get(level, name, 8).0, ENOPROTOOPT);
         assert_eq!(set(level, name, 7, 8), ENOPROTOOPT);
     }
