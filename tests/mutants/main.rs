@@ -9,6 +9,8 @@
 //! $ cargo test --test mutants --features mutants -- fi_tagged/ --jobs 1
 //! ```
 
+#![expect(clippy::print_stdout, reason = "a program says what it has found")]
+
 #[expect(dead_code, reason = "over which networks a test runs is what the documents say")]
 #[path = "../clauses/citations.rs"]
 mod citations;
@@ -117,7 +119,7 @@ fn print_summary(outcomes: &BTreeMap<String, Outcome>) -> usize {
             (true, None) => {}
             (true, Some(_)) => println!("{clause} is killed, although its clause has a reason why not"),
             (false, reason) => {
-                println!("{}: {clause}: {}", outcome.word(), reason.unwrap_or("no reason is known"))
+                println!("{}: {clause}: {}", outcome.word(), reason.unwrap_or("no reason is known"));
             }
         }
     }

@@ -354,7 +354,7 @@ fn check_effect(kind: OpKind, peer: &Party, region: &Region, completion: &Comple
     match kind {
         OpKind::Send | OpKind::InjectedSend => receive_sent(kind, peer, context),
         OpKind::Write | OpKind::InjectedWrite => {
-            assert!(region.read_at(END, 64) == payload(context, 64), "{kind:?}")
+            assert!(region.read_at(END, 64) == payload(context, 64), "{kind:?}");
         }
         OpKind::Read => assert!(received_bytes(&completion.buffer) == before, "{kind:?}"),
         OpKind::Atomic(_) => assert!(region.read_at(0, 8) == payload(context, 8), "{kind:?}"),
