@@ -78,7 +78,8 @@ struct Profile {
 /// Errors of building them.
 pub(crate) fn build() -> io::Result<Vec<Arc<Program>>> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["test", "--workspace", "--locked", "--lib", "--bins", "--tests", "--no-run"]);
+    // The arguments are those of `./test`, so that nothing is built again.
+    cargo.args(["test", "--workspace", "--locked", "--no-run"]);
     cargo.args(["--features", FEATURES, "--message-format", "json-render-diagnostics"]);
     let built = cargo.current_dir(root()).stderr(Stdio::inherit()).output()?;
     if !built.status.success() {

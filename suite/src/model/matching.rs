@@ -18,8 +18,12 @@ use crate::model::program::Disruption;
 /// A receiver never fetches a message shorter than this.
 const SHORT_BYTES: usize = 1000;
 
-const EARLIEST_MATCH: &str = "fi_tagged/tags-are-checked-in-order";
 const SEND_AFTER_SEND: &str = "fi_endpoint/message-order";
+
+/// The clause of the order of receives, tagged ones or others.
+fn earliest_match(is_tagged: bool) -> &'static str {
+    if is_tagged { "fi_tagged/tags-are-checked-in-order" } else { "fi_msg/receives-match-in-posting-order" }
+}
 
 /// The messages that have arrived.
 type Arrived = BTreeSet<usize>;
@@ -95,7 +99,8 @@ impl Matching<'_> {
         }
         if let Some(waiting) = path.last().filter(|_| path.contains(&message)) {
             let is_stream = self.precedes(*waiting, message) || self.precedes(message, *waiting);
-            let clause = if is_stream { SEND_AFTER_SEND } else { EARLIEST_MATCH };
+            let is_tagged = self.history.sends[message].tag.is_some();
+            let clause = if is_stream { SEND_AFTER_SEND } else { earliest_match(is_tagged) };
             return require(false, clause, || {
                 format!("messages {path:?} should have been matched in another order")
             });
@@ -143,6 +148,7 @@ impl Matching<'_> {
         path: &mut Vec<usize>,
     ) -> Result<(), Rejection> {
         let receive = &self.history.receives[number];
+        let earliest_match = earliest_match(receive.tagged.is_some());
         let is_cancelled = receive.cancel_asked_at.is_some_and(|asked_at| asked_at <= now);
         let waits = || match passed {
             Some(message) => {
@@ -152,8 +158,8 @@ impl Matching<'_> {
         };
         match (receive.ended, &receive.buffer) {
             (Some(ReceiveEnd::Broken(_)), _) => Ok(()),
-            (None, _) => require(!self.history.is_alive(self.at), EARLIEST_MATCH, waits),
-            (Some(ReceiveEnd::Cancelled), _) => require(is_cancelled, EARLIEST_MATCH, waits),
+            (None, _) => require(!self.history.is_alive(self.at), earliest_match, waits),
+            (Some(ReceiveEnd::Cancelled), _) => require(is_cancelled, earliest_match, waits),
             (Some(ReceiveEnd::Took(got)), _) => self.arrive(arrived, got, now, path),
             (Some(ReceiveEnd::Released), buffer) => {
                 for &got in buffer.iter().flat_map(|buffer| &buffer.took) {
@@ -161,7 +167,7 @@ impl Matching<'_> {
                 }
                 let is_full =
                     buffer.as_ref().is_none_or(|buffer| self.may_be_full(receive, buffer, passed, now));
-                require(is_full, EARLIEST_MATCH, waits)
+                require(is_full, earliest_match, waits)
             }
         }
     }

@@ -18,9 +18,12 @@ fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
 /// Sends a message, and waits until it has arrived. Does not wait with another provider, which may delay the
 /// completion until the message is received.
 fn deliver(from: &Party, identity: u64) {
+    deliver_with_tag(from, identity, None);
+}
+
+fn deliver_with_tag(from: &Party, identity: u64, tag: Option<Tag>) {
     let (buffers, to) = (vec![payload(identity, 16)], from.peer());
-    let send = SendMsg { buffers, to, ..SendMsg::default() };
-    from.send_unexpected(send);
+    from.send_unexpected(SendMsg { buffers, to, tag, ..SendMsg::default() });
 }
 
 #[track_caller]
@@ -30,7 +33,7 @@ fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAdd
     assert_eq!(received_bytes(&completion.buffer), payload(identity, 16));
 }
 
-/// Shows fi_msg/source-directs-receive, fi_tagged/tagged-source.
+/// Shows fi_msg/source-directs-receive.
 #[over(all)]
 fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
@@ -59,17 +62,23 @@ fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
 fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
     let [first, second] = [FabricAddress(0), FabricAddress(1)];
-    for (context, from) in [(1, second), (2, ANY), (3, first), (4, second)] {
-        receiver.endpoint.recv(marked_buffer(16), from, context).unwrap();
+    for tag in [None, Some(Tag(7))] {
+        for (context, from) in [(1, second), (2, ANY), (3, first), (4, second)] {
+            let (buffers, tagged) = (vec![marked_buffer(16)], tag.map(Into::into));
+            receiver
+                .endpoint
+                .recvmsg(RecvMsg { buffers, from, tagged, context, ..RecvMsg::default() })
+                .unwrap();
+        }
+        deliver_with_tag(&senders[0], 10, tag);
+        expect_message(&receiver, 2, 10, first);
+        deliver_with_tag(&senders[1], 11, tag);
+        expect_message(&receiver, 1, 11, second);
+        deliver_with_tag(&senders[1], 12, tag);
+        expect_message(&receiver, 4, 12, second);
+        deliver_with_tag(&senders[0], 13, tag);
+        expect_message(&receiver, 3, 13, first);
     }
-    deliver(&senders[0], 10);
-    expect_message(&receiver, 2, 10, first);
-    deliver(&senders[1], 11);
-    expect_message(&receiver, 1, 11, second);
-    deliver(&senders[1], 12);
-    expect_message(&receiver, 4, 12, second);
-    deliver(&senders[0], 13);
-    expect_message(&receiver, 3, 13, first);
 }
 
 // Behind the C interface the source is ignored, as by other providers.

@@ -60,8 +60,7 @@ fn source_is_the_address_vector_entry_of_the_sender(net: &Net) {
     }
 }
 
-/// Shows fi_cq/source-is-in-table, fi_cq/unknown-source-notavail, fi_msg/unspecified-source-matches-any,
-/// fi_tagged/tagged-source.
+/// Shows fi_cq/source-is-in-table, fi_cq/unknown-source-notavail, fi_msg/unspecified-source-matches-any.
 #[over(all)]
 fn unknown_source_is_unspecified(net: &Net) {
     let (sender, receiver) = (net.open_party(), net.open_party());
