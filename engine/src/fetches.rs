@@ -164,14 +164,6 @@ impl<O> Fetches<O> {
         self.step_max_bytes = step_max_bytes;
     }
 
-    /// Returns the numbers of the offers of a link's peer.
-    #[cfg(test)]
-    pub(crate) fn offered_ops(&self, link: LinkId) -> Vec<u64> {
-        let of_link = self.offered_link(link);
-        let offers = self.needed.keys().chain(self.unneeded.keys()).filter(|(other, _)| *other == of_link);
-        offers.map(|(_, op)| *op).collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }

@@ -156,7 +156,7 @@ impl Region {
     /// the region is the address space, all this must hold for memory that a peer accesses, during
     /// the access.
     pub unsafe fn raw(segments: &[SegmentMut], attr: RegionAttr) -> Result<Region, Misuse> {
-        if segments.len() > IOV_LIMIT && !mutated!("fi_mr/invalid-registration-is-refused") {
+        if segments.len() > IOV_LIMIT {
             return Err(Misuse::TooManySegments { count: segments.len(), max: IOV_LIMIT });
         }
         let is_null = |segment: &SegmentMut| segment.address.is_null() && segment.len_bytes > 0;
@@ -214,7 +214,7 @@ impl Region {
     }
 
     fn new_non_empty(len_bytes: usize, memory: Memory, attr: RegionAttr) -> Result<Region, Misuse> {
-        if len_bytes == 0 {
+        if len_bytes == 0 && !mutated!("fi_mr/invalid-registration-is-refused") {
             return Err(Misuse::Memory(BadMemory::EmptyRegion));
         }
         Ok(Region::new(len_bytes, memory, attr))

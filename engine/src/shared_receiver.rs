@@ -242,12 +242,6 @@ impl SharedReceiver {
         state.act_for_application(|receiver, effects| post(receiver, request, effects), self)
     }
 
-    /// Reserves the whole budget. Returns whether all of it was free.
-    #[cfg(test)]
-    pub(crate) fn try_reserve_whole_budget(&self, limit_bytes: u64) -> bool {
-        self.lock().receiver.try_reserve_budget(limit_bytes)
-    }
-
     /// Returns the stored number of waiting reports, and the number that a new count finds.
     #[cfg(test)]
     pub(crate) fn unreported_counts(&self) -> (usize, usize) {

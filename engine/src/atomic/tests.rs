@@ -48,26 +48,6 @@ fn combine_fn_exists_exactly_for_offered_ops_and_datatypes() {
     }
 }
 
-/// Compares the number of operations for each datatype with the table of the manual page.
-#[test]
-fn supported_atomics_match_the_manual_page() {
-    let count = |kind: AtomicKind, datatype| {
-        AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some()).count()
-    };
-    for (datatype, counts) in [
-        (Datatype::Int8, [11, 12, 7]),
-        (Datatype::Uint128, [11, 12, 7]),
-        (Datatype::Float, [8, 9, 6]),
-        (Datatype::Double, [8, 9, 6]),
-        (Datatype::FloatComplex, [6, 7, 2]),
-        (Datatype::DoubleComplex, [6, 7, 2]),
-    ] {
-        assert_eq!(AtomicKind::ALL.map(|kind| count(kind, datatype)), counts, "{datatype}");
-    }
-    assert_eq!(AtomicKind::Base.count_max(AtomicOp::Sum, Datatype::Int8), Some(ATOMIC_MAX_BYTES));
-    assert_eq!(AtomicKind::Base.count_max(AtomicOp::Sum, Datatype::Int128), Some(ATOMIC_MAX_BYTES / 16));
-}
-
 /// Decodes a little-endian integer.
 fn decode_integer(bytes: &[u8], is_signed: bool) -> i128 {
     let mut whole = [0; 16];
@@ -520,29 +500,14 @@ mod long_doubles {
         fn long_double_operations_on_integers_are_exact(
             values in any_three_elements(any::<i32>(), vec![0, 1, -1, i32::MAX, i32::MIN]),
         ) {
-            let [e, o, c] = values.map(i128::from);
+            let integers = values.map(i128::from);
+            let bytes = integers.map(i128::to_le_bytes);
             for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::LongDouble)) {
-                let expected = match op {
-                    AtomicOp::Min => (o < e).then_some(o),
-                    AtomicOp::Max => (o > e).then_some(o),
-                    AtomicOp::Sum => Some(e + o),
-                    AtomicOp::Prod => Some(e * o),
-                    AtomicOp::Lor => Some(i128::from(e != 0 || o != 0)),
-                    AtomicOp::Land => Some(i128::from(e != 0 && o != 0)),
-                    AtomicOp::Lxor => Some(i128::from((e != 0) != (o != 0))),
-                    AtomicOp::Read => None,
-                    AtomicOp::Write => Some(o),
-                    AtomicOp::Cswap => (c == e).then_some(o),
-                    AtomicOp::CswapNe => (c != e).then_some(o),
-                    AtomicOp::CswapLe => (c <= e).then_some(o),
-                    AtomicOp::CswapLt => (c < e).then_some(o),
-                    AtomicOp::CswapGe => (c >= e).then_some(o),
-                    AtomicOp::CswapGt => (c > e).then_some(o),
-                    other => panic!("{other} is not of real numbers"),
-                };
+                let expected = expected_integer(op, Datatype::Int128, &bytes[0], &bytes[1], &bytes[2]);
+                let expected = expected.map(|after| decode_integer(&after, true));
                 // The factors give a zero product its sign. The expected integer 0 has none.
                 let is_zero_product = op == AtomicOp::Prod && expected == Some(0);
-                let [element, operand, compare] = [e, o, c].map(extended_from_integer);
+                let [element, operand, compare] = integers.map(extended_from_integer);
                 let after = combine_long_doubles(op, element, operand, compare);
                 let after = after.map(|mut after| {
                     if is_zero_product {

@@ -1,6 +1,4 @@
 //! Tests of the engine, between a scripted transport and a recording sink.
-//!
-//! `over_loopback` has the tests over links that behave like real links.
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
@@ -17,8 +15,8 @@ use self::rma::{
 use super::*;
 use crate::address::AddressFormat;
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
-use crate::buffer::{Buffer, Destination, ReusableBuffer, Segment, SegmentMut, Source};
-use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
+use crate::buffer::{Buffer, Destination, Segment, SegmentMut, Source};
+use crate::completion::{EndedOperation, FailedOperation};
 use crate::connection::{
     ConnectionEnd, ConnectionError, ConnectionReport, EndpointRole, Request, RequestId, Requester,
 };
@@ -26,14 +24,14 @@ use crate::errno::Errno;
 use crate::error::{Again, Error, OperationError};
 use crate::flags::{CompletionFlags, CounterEvents, MrAccess, Order};
 use crate::limits::{
-    ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, CONNECT_RETRIES_MAX, CONNECTION_DATA_MAX_BYTES,
-    COUNTED_WRITE_MAX_BYTES, COUNTED_WRITES_LINK_MAX_OPS, CREDIT_INITIAL_BYTES, DEFERRED_STEP_MAX_FETCHES,
-    EAGER_MAX_BYTES, FETCH_DELAY_MS, FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES,
-    INJECT_QUEUE_MAX_OPS, MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES, MESSAGE_COST_BYTES,
-    MESSAGE_MAX_BYTES, MULTI_RECV_ALIGN_BYTES, PEER_MAX_LINKS, PEER_SWEEP_MIN_PEERS, PULL_PASS_MAX_BYTES,
-    READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES, REMOTE_MAX_BYTES, REPLACED_LINK_CHECK_MS,
-    REPLACED_LINK_IDLE_MAX_MS, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, RMA_LINK_MAX_OPS, STEP_MAX_CLOSES,
-    STEP_MAX_REPLACED_ENDS, TIMEOUT_GRACE_MS, UNEXPECTED_BUDGET_DEFAULT_BYTES,
+    ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, CONNECT_RETRIES_MAX, COUNTED_WRITE_MAX_BYTES,
+    COUNTED_WRITES_LINK_MAX_OPS, CREDIT_INITIAL_BYTES, DEFERRED_STEP_MAX_FETCHES, EAGER_MAX_BYTES,
+    FETCH_DELAY_MS, FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES,
+    INJECT_QUEUE_MAX_OPS, MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES, MESSAGE_COST_BYTES, PEER_MAX_LINKS,
+    PEER_SWEEP_MIN_PEERS, PULL_PASS_MAX_BYTES, READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES, REMOTE_MAX_BYTES,
+    REPLACED_LINK_CHECK_MS, REPLACED_LINK_IDLE_MAX_MS, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS,
+    RMA_LINK_MAX_OPS, STEP_MAX_CLOSES, STEP_MAX_REPLACED_ENDS, TIMEOUT_GRACE_MS,
+    UNEXPECTED_BUDGET_DEFAULT_BYTES,
 };
 use crate::link::op_number_of;
 use crate::loopback::{CAPACITY_MIN_BYTES, Faults, LoopbackTransport, Network};
@@ -58,11 +56,9 @@ use crate::wire::{
 };
 
 mod atomics;
-mod bounds;
 mod connections;
 mod counting;
 mod credit;
-mod deferred;
 mod direct;
 mod durability;
 mod fences;
@@ -76,12 +72,9 @@ mod many_ends;
 mod many_peers;
 mod multi_receive;
 mod ordering;
-mod over_loopback;
 mod peeks;
 mod peer_table;
 mod random_frames;
-mod receiving;
-mod remote_data;
 mod requests;
 mod rma;
 mod sending;
@@ -395,14 +388,6 @@ impl AddressedRequest {
 
     fn key(mut self, key: u64) -> AddressedRequest {
         self.memory_mut().key = key;
-        self
-    }
-
-    fn datatype(mut self, elements: Datatype) -> AddressedRequest {
-        match &mut self.request.op {
-            TransmitOp::Atomic { datatype, .. } => *datatype = elements,
-            other => panic!("not an atomic operation: {other:?}"),
-        }
         self
     }
 

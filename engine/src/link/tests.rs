@@ -7,7 +7,6 @@ use crate::limits::MESSAGE_COST_BYTES;
 use crate::operation::SendId;
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
-use crate::reassembly::Reassembly;
 use crate::transport::LinkId;
 use crate::wire::AwaitedReply;
 
@@ -61,26 +60,6 @@ fn message_that_is_being_written_cannot_be_acknowledged() {
     assert!(tx.record_ack(1).is_err() && !tx.may_begin_message_given_credit());
     tx.end_partial_frame();
     assert!(tx.record_ack(1).is_ok() && tx.may_begin_message_given_credit());
-}
-
-#[test]
-fn match_ends_the_send_with_its_number() {
-    let [first, second] = make_send_ids();
-    let mut tx = link_with_sent(&[(first, AwaitedReply::Match), (second, AwaitedReply::Match)]);
-    assert_eq!(tx.take_matched_send(2), Ok(second));
-    assert_eq!(tx.take_matched_send(2), Err(ProtocolViolation("has matched what does not wait for it")));
-    assert_eq!(tx.take_matched_send(1), Ok(first));
-}
-
-#[test]
-fn read_piece_ends_with_its_last_byte() {
-    let [send] = make_send_ids();
-    let mut rx = LinkRx::default();
-    rx.begin_read_piece(Reassembly { len_bytes: 5, arrived_bytes: 2, owner: send });
-    assert!(rx.count_read_bytes(1).is_none());
-    assert_eq!(rx.arriving_read_piece().map(|filling| filling.arrived_bytes), Some(3));
-    assert_eq!(rx.count_read_bytes(2).map(|filling| (filling.owner, filling.arrived_bytes)), Some((send, 5)));
-    assert!(rx.arriving_read_piece().is_none() && rx.count_read_bytes(1).is_none());
 }
 
 #[test]

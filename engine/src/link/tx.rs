@@ -188,11 +188,6 @@ impl LinkTx {
         MessageMark { messages: self.awaited_sends.sent_messages(), payloads: self.unanswered_payloads }
     }
 
-    #[cfg(test)]
-    pub(crate) fn outstanding_accesses(&self) -> (usize, usize) {
-        (self.outstanding_ops, self.outstanding_bytes)
-    }
-
     /// Returns the regions of the peer that this side accesses without frames.
     #[inline(always)]
     pub(crate) fn mapped_regions(&self) -> &MappedRegions {

@@ -50,10 +50,6 @@ impl Receiver {
         self.is_kind_kept_aside(false)
     }
 
-    pub(crate) fn has_spilled_payload(&self) -> bool {
-        self.unexpected.values().any(|unexpected| unexpected.bytes.spilled())
-    }
-
     pub(crate) fn set_depth_ops(&mut self, depth_ops: usize) {
         self.depth_ops = depth_ops;
     }
@@ -64,10 +60,6 @@ impl Receiver {
 
     pub(crate) fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
         self.fetches.set_step_max_bytes(step_max_bytes);
-    }
-
-    pub(crate) fn offered_ops(&self, link: LinkId) -> Vec<u64> {
-        self.fetches.offered_ops(link)
     }
 
     pub(crate) fn discard_all_unexpected(&mut self, effects: &mut impl ReceiverEffects) {
@@ -295,53 +287,4 @@ fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     assert_eq!(asked.ended[0].as_ref().unwrap_err().completion.len_bytes, 4);
     assert_eq!(asked.take_ended(), [(2, Err(RESET))]);
     assert!(receiver.try_reserve_budget(BUDGET_BYTES as u64), "all of it is free");
-}
-
-#[test]
-fn deferred_receive_reports_its_number_and_no_completion() {
-    for posted_first in [true, false] {
-        let (mut receiver, mut asked) = receiver_with_link();
-        let deferred = ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 1) };
-        if posted_first {
-            receiver.post(deferred, &mut asked).unwrap();
-            deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
-        } else {
-            deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
-            receiver.post(deferred, &mut asked).unwrap();
-        }
-        assert_eq!(asked.works, [(1, true)]);
-        assert!(asked.ended.is_empty() && asked.counted.is_empty());
-        assert_eq!(receiver.outstanding_receives(), 0);
-    }
-}
-
-#[test]
-fn deferred_receive_is_reported_with_the_context_of_the_application() {
-    let (mut receiver, mut asked) = receiver_with_link();
-    asked.reports_work = true;
-    receiver
-        .post(ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 1) }, &mut asked)
-        .unwrap();
-    deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
-    assert_eq!(asked.works, [(1, true)]);
-    assert_eq!(asked.counted, [(CounterEvents::RECV, true)]);
-    assert_eq!(asked.take_ended(), [(101, Ok(b"hello".to_vec()))]);
-}
-
-#[test]
-fn deferred_receive_that_fails_is_reported_and_counted_for_its_work_alone() {
-    let (mut receiver, mut asked) = receiver_with_link();
-    for (context, len_bytes) in [(1, 2), (2, 8)] {
-        let deferred =
-            ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(len_bytes, context) };
-        receiver.post(deferred, &mut asked).unwrap();
-    }
-    // The message is too long for the first receive. The second receive is cancelled.
-    deliver_message(&mut receiver, LINK, b"hello", AwaitedReply::Nothing, &mut asked).unwrap();
-    assert!(receiver.cancel(CancelKey::Work(2), &mut asked));
-    assert_eq!(asked.works, [(1, false), (2, false)]);
-    let contexts: Vec<_> =
-        asked.ended.iter().map(|ended| ended.as_ref().unwrap_err().completion.context).collect();
-    assert_eq!(contexts, [101, 102]);
-    assert!(asked.counted.is_empty());
 }

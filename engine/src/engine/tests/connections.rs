@@ -5,7 +5,6 @@ mod half_frames;
 mod over_loopback;
 mod random_frames;
 mod shutdowns;
-mod timeouts;
 
 use std::mem;
 
@@ -110,39 +109,6 @@ fn take_failure(sink: &mut Recorder) -> ConnectionError {
 }
 
 #[test]
-fn requester_sends_request_and_confirms_accept() {
-    let mut node = asking_engine();
-    assert_eq!(node.transport.connected, [address(2)]);
-    assert_eq!(
-        node.transport.sent,
-        [(OWN, handshake_header(HandshakeStep::Request, NUMBER, b"please"), b"please".to_vec())]
-    );
-    assert_eq!(node.engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    node.link_up(OTHER, 3, 1);
-    let accept = handshake_header(HandshakeStep::Accept, NUMBER, b"welcome");
-    node.post_receive(receive_request(8, 1));
-    // The accept arrives in pieces, as over a stream. A message follows at once.
-    node.frame_begun(OTHER, &accept);
-    node.payload_arrived(OTHER, b"wel");
-    assert!(node.arrivals().payload_space(OTHER).is_empty());
-    node.payload_arrived(OTHER, b"come");
-    node.frame(OTHER, &untagged_header(5), b"first");
-    assert_eq!(node.sink.events, [ConnectionReport::Connected { data: b"welcome"[..].into() }]);
-    assert_eq!(received_bytes(&node.sink.ended[0]), b"first");
-    node.transmit();
-    assert_eq!(
-        node.transport.sent.last(),
-        Some(&(OTHER, handshake_header(HandshakeStep::Confirm, NUMBER, b""), vec![]))
-    );
-    assert_eq!(node.transport.closed, [(OWN, Close::Drain)]);
-    let peer = node.engine.connected_peer().unwrap().unwrap();
-    assert_eq!(node.engine.peers().address_of(peer), address(3));
-    node.post(send_request(peer, b"x", 1));
-    assert_eq!(node.transport.sent.last(), Some(&(OTHER, untagged_header(1), b"x".to_vec())));
-    assert_eq!(node.transport.connected.len(), 1);
-}
-
-#[test]
 fn acceptor_is_connected_once_its_accept_is_sent() {
     let mut node = accepting_engine();
     assert_eq!(node.transport.connected, [address(4)]);
@@ -169,56 +135,6 @@ fn acceptor_is_connected_once_its_accept_is_sent() {
 }
 
 #[test]
-fn request_is_reported_and_can_be_rejected() {
-    let (mut node, request) = passive_engine_with_request();
-    let from = Requester { address: address(4), instance: 9, number: NUMBER };
-    assert_eq!((request.from, &*request.data), (from, &b"please"[..]));
-    node.transport.answers = [Sent::Partial(1)].into();
-    node.reject(request.id, b"no").unwrap();
-    assert!(node.transport.closed.is_empty() && node.has_unsent());
-    node.transmit();
-    assert_eq!(
-        node.transport.sent,
-        [(OTHER, handshake_header(HandshakeStep::Reject, NUMBER, b"no"), b"no".to_vec())]
-    );
-    assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
-    assert!(!node.has_unsent());
-    // To reject or settle the request again does nothing.
-    node.reject(request.id, b"no").unwrap();
-    node.end_accepted_request(request.id);
-    assert_eq!((node.transport.sent.len(), node.transport.closed.len()), (1, 1));
-}
-
-#[test]
-fn rejected_requester_gets_data_and_fails() {
-    let mut node = asking_engine();
-    node.post_receive(receive_request(8, 5));
-    node.step(OWN, HandshakeStep::Reject, b"no");
-    let error = take_failure(&mut node.sink);
-    assert_eq!(error, ConnectionError::Rejected { data: b"no"[..].into() });
-    assert_eq!(error.errno(), Errno::ECONNREFUSED);
-    node.transmit();
-    assert_eq!(node.transport.closed, [(OWN, Close::Drain)]);
-    assert_eq!(node.ended_contexts(), [5], "nothing will ever arrive for it");
-    let again = node.connect(address(2), 1, b"", None);
-    assert_eq!(again.unwrap_err().errno(), Errno::EOPBADSTATE);
-}
-
-#[test]
-fn passive_endpoint_without_backlog_rejects_requests() {
-    for backlog_requests in [None, Some(0)] {
-        let mut node = engine_with_role(EndpointRole::Passive);
-        node.engine.listen(backlog_requests).unwrap();
-        node.link_up(OTHER, 4, 9);
-        node.step(OTHER, HandshakeStep::Request, b"");
-        node.transmit();
-        assert!(node.sink.events.is_empty());
-        assert_eq!(node.sent_since(0), [handshake_header(HandshakeStep::Reject, NUMBER, b"")]);
-        assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
-    }
-}
-
-#[test]
 fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     let (mut node, _) = engine_with_peer();
     let request = handshake_header(HandshakeStep::Request, NUMBER, b"please");
@@ -234,27 +150,6 @@ fn rdm_endpoint_rejects_request_and_keeps_its_link() {
     node.frame(OTHER, &request, b"please");
     node.pass_with_frame(OTHER, &request, b"please");
     assert_eq!(node.transport.closed, [(OTHER, Close::Abort)]);
-}
-
-#[test]
-fn backlog_counts_only_waiting_requests() {
-    let (mut node, first) = passive_engine_with_request();
-    let ask = |node: &mut Node, link: u32| {
-        node.link_up(LinkId(link), 100 + link as u16, 1);
-        let request = handshake_header(HandshakeStep::Request, u64::from(link), b"");
-        node.pass_with_frame(LinkId(link), &request, b"");
-        !mem::take(&mut node.sink.events).is_empty()
-    };
-    assert!(!ask(&mut node, 20), "there is one already");
-    node.engine.mark_request_being_accepted(first.id);
-    assert!(ask(&mut node, 21));
-    assert!(!ask(&mut node, 22));
-    node.engine.arrivals(&mut Recorder::default()).link_event(LinkId(21), LinkEvent::Down(RESET));
-    assert!(ask(&mut node, 23), "a requester that is gone does not wait");
-    node.engine.listen(Some(2)).unwrap();
-    assert!(ask(&mut node, 24));
-    node.engine.listen(None).unwrap();
-    assert!(!ask(&mut node, 25));
 }
 
 #[test]
@@ -341,16 +236,11 @@ fn connect_attempt_ends_with_its_link() {
         node.link_down(OWN, error);
         assert_eq!(take_failure(&mut node.sink), ConnectionError::RequesterGone);
     }
-}
-
-#[test]
-fn accept_fails_with_link_error_if_requester_is_unreachable() {
     for errno in [Errno::EMFILE, Errno::ENETUNREACH, Errno::EHOSTUNREACH, Errno::ETIMEDOUT] {
         let mut node = accepting_engine();
         let error = LinkError::System(errno);
         node.link_down(OWN, error.clone());
-        let failure = take_failure(&mut node.sink);
-        assert_eq!((failure.errno(), failure), (errno, ConnectionError::Link(error)));
+        assert_eq!(take_failure(&mut node.sink), ConnectionError::Link(error));
     }
 }
 
@@ -507,19 +397,36 @@ fn connect_times_out_if_no_acceptor_answers() {
 }
 
 #[test]
-fn requester_limits_its_links() {
-    let mut node = asking_engine();
-    let links: Vec<LinkId> = (20..).map(LinkId).take(REQUESTER_MAX_LINKS + 3).collect();
-    for id in &links {
-        node.link_up(*id, id.0 as u16, 1);
+fn shorter_of_two_limits_counts() {
+    const LIMIT_MS: u64 = 50;
+    let mut node = engine_with_role(EndpointRole::Connected);
+    node.connect(address(2), NUMBER, b"please", Some(Moment::from_ms(LIMIT_MS))).unwrap();
+    node.link_up(OWN, 2, 1);
+    node.link_up(OTHER, 3, 1);
+    node.advance_time(Moment::from_ms(0));
+    node.link_down(OWN, LinkError::Closed);
+    node.advance_time(Moment::from_ms(1));
+    assert_eq!(node.next_deadline(), Some(Moment::from_ms(LIMIT_MS)));
+    for ms in [LIMIT_MS, LIMIT_MS + TIMEOUT_GRACE_MS] {
+        node.advance_time(Moment::from_ms(ms));
     }
+    assert_eq!(take_failure(&mut node.sink), ConnectionError::TimedOut);
+}
+
+#[test]
+fn accept_of_a_request_known_to_be_gone_fails_at_once() {
+    let (mut node, request) = passive_engine_with_request();
+    assert!(node.engine.mark_request_being_accepted(request.id));
+    let (mut node, request) = passive_engine_with_request();
+    node.link_down(OTHER, RESET);
+    assert!(!node.engine.mark_request_being_accepted(request.id));
+    let mut node = engine_with_role(EndpointRole::Connected);
+    node.engine.accept_withdrawn(&mut node.sink).unwrap();
+    assert_eq!(take_failure(&mut node.sink), ConnectionError::RequesterGone);
     node.transmit();
-    // One link of the limit is the requester's own.
-    let oldest: Vec<(LinkId, Close)> = links[..4].iter().map(|id| (*id, Close::Abort)).collect();
-    assert_eq!(node.transport.closed, oldest);
-    let last = links[REQUESTER_MAX_LINKS + 2];
-    node.step(last, HandshakeStep::Accept, b"");
-    assert_eq!(node.sink.events, [ConnectionReport::Connected { data: Box::default() }]);
+    assert!(node.transport.sent.is_empty(), "the requester is not asked");
+    let again = node.engine.accept_withdrawn(&mut node.sink).unwrap_err();
+    assert_eq!(again.errno(), Errno::EOPBADSTATE);
 }
 
 #[test]
@@ -544,31 +451,4 @@ fn links_of_strangers_keep_no_acceptor_out() {
         node.step(OTHER, HandshakeStep::Accept, b"");
         assert_eq!(node.sink.events, [ConnectionReport::Connected { data: Box::default() }], "{proof:?}");
     }
-}
-
-#[test]
-fn invalid_connection_call_is_refused_and_sends_nothing() {
-    let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
-    let mut node = engine_with_role(EndpointRole::Connected);
-    let refused = node.connect(address(2), 1, &too_much, None);
-    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
-    let requester = Requester { address: address(4), instance: 9, number: 1 };
-    let refused = node.engine.accept(requester, &too_much, &mut node.transport);
-    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
-    assert_eq!(node.shutdown(), Err(Misuse::NotConnected.into()));
-    assert_eq!(node.engine.listen(Some(1)).unwrap_err().errno(), Errno::EOPBADSTATE);
-    let refused = node.reject(RequestId(0), b"");
-    assert_eq!(refused.unwrap_err().errno(), Errno::EOPBADSTATE);
-    node.connect(address(2), 1, &too_much[1..], None).unwrap();
-    assert_eq!(node.shutdown(), Err(Misuse::NotConnected.into()));
-    let refused = node.engine.accept(requester, b"", &mut node.transport);
-    assert_eq!(refused.unwrap_err().errno(), Errno::EOPBADSTATE);
-
-    let (mut node, request) = passive_engine_with_request();
-    let refused = node.reject(request.id, &too_much);
-    assert_eq!(refused.unwrap_err().errno(), Errno::EINVAL);
-    assert_eq!(node.shutdown(), Err(Misuse::NotConnected.into()));
-    assert_eq!(node.engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    assert!(node.transport.sent.is_empty() && node.transport.closed.is_empty());
-    assert_eq!(engine_with_peer().0.engine.connected_peer(), None);
 }

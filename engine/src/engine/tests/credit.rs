@@ -86,15 +86,6 @@ fn link_gets_a_sixteenth_of_the_budget_and_more_after_receives() {
 }
 
 #[test]
-fn message_beyond_granted_credit_ends_the_link() {
-    let (mut node, _) = engine_with_peer();
-    node.frame_begun(LINK, &untagged_header(CREDIT_INITIAL_BYTES));
-    node.transmit();
-    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
-    assert_eq!(node.unexpected_len(), 0);
-}
-
-#[test]
 fn offers_beyond_budget_wait_for_receive_or_room() {
     let mut node = Node::new(Config { unexpected_budget_bytes: 56_000, ..untimed_config() });
     node.link_up(LINK, 2, 1);
@@ -145,44 +136,6 @@ fn link_down_returns_its_credit_to_the_budget() {
     assert!(node.engine.receive_side.try_reserve_budget(56_000), "all of it is free");
 }
 
-/// Brings up a link, lets messages arrive on it, and ends it. Returns whether the engine had kept
-/// the link until then.
-fn visit(node: &mut Node, instance: u64, events: &[LinkEvent]) -> bool {
-    let link = LinkId(20);
-    let (peer, proof) = (address(5), AddressProof::Claimed);
-    node.link_event(link, LinkEvent::Up { peer, instance, proof });
-    for event in events {
-        node.link_event(link, event.clone());
-    }
-    for _ in 0..FIRST_MESSAGES {
-        node.frame(link, &untagged_header(0), b"");
-    }
-    node.transmit();
-    let is_admitted = node.engine.links.get(link).is_some();
-    node.link_down(link, LinkError::Closed);
-    is_admitted
-}
-
-#[test]
-fn messages_of_confirmed_peers_are_kept_and_others_make_room() {
-    let budget_bytes = 8 * CREDIT_INITIAL_BYTES;
-    let config = || Config { unexpected_budget_bytes: budget_bytes as usize, ..untimed_config() };
-    let visits = |node: &mut Node, events: &[LinkEvent]| -> Vec<bool> {
-        (0..20).map(|instance| visit(node, instance, events)).collect()
-    };
-    let is_admitted = |admitted: &bool| *admitted;
-    let mut node = Node::new(config());
-    let claimed = visits(&mut node, &[]);
-    assert!(claimed.iter().all(is_admitted), "{claimed:?}");
-    assert!(node.unexpected_len() as u64 <= 8 * FIRST_MESSAGES);
-
-    let mut node = Node::new(config());
-    let confirmed = visits(&mut node, &[LinkEvent::Confirmed]);
-    let count = confirmed.iter().take_while(|admitted| **admitted).count();
-    assert!((6..8).contains(&count) && !confirmed[count..].iter().any(is_admitted), "{confirmed:?}");
-    assert_eq!(node.unexpected_len() as u64, count as u64 * FIRST_MESSAGES);
-}
-
 fn request_header(op: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
     let message = Message { awaits, ..Message::of_len(len_bytes) };
     Header::Request { message, op, remote_bytes: 0 }
@@ -197,32 +150,6 @@ fn large_offer_without_room_does_not_block_smaller_ones() {
     node.pass_with_frame(LinkId(8), &request_header(1, 100, AwaitedReply::Arrival), b"");
     let clear = Header::Clear { op: 1, cannot_pull: false };
     assert_eq!(node.transport.sent, [(LinkId(8), clear, Vec::new())]);
-}
-
-#[test]
-fn starved_link_gets_credit_when_others_return_some() {
-    let other = LinkId(8);
-    let mut node = Node::new(untimed_config());
-    node.link_up(LINK, 2, 1);
-    node.link_up(other, 3, 1);
-    let free_bytes = untimed_config().unexpected_budget_bytes as u64 - 2 * CREDIT_INITIAL_BYTES;
-    node.pass_with_frame(other, &request_header(1, free_bytes, AwaitedReply::Nothing), b"");
-    // The application posts no receive for these messages yet: it waits for a later message.
-    for _ in 0..FIRST_MESSAGES {
-        node.frame(LINK, &untagged_header(0), b"");
-    }
-    node.transmit();
-    let has_credit = |transport: &Scripted| {
-        transport
-            .sent
-            .iter()
-            .any(|(link, header, _)| *link == LINK && matches!(header, Header::Credit { .. }))
-    };
-    assert!(!has_credit(&node.transport));
-    let from_other = Criteria { source: Some(node.engine.intern_peer(address(3))), ..Criteria::any() };
-    node.post_receive(ReceiveRequest { criteria: from_other, ..receive_request(1, 1) });
-    node.transmit();
-    assert!(has_credit(&node.transport));
 }
 
 #[test]
@@ -292,4 +219,22 @@ fn link_keeps_its_credit_despite_leftovers_of_ended_links() {
     }
     node.pass_with_frame(LINK, &untagged_header(4), b"mine");
     assert!(!node.transport.closed.contains(&(LINK, Close::Abort)), "it had the credit");
+}
+
+#[test]
+fn peer_that_writes_remote_data_beyond_its_credit_is_disconnected() {
+    let config = Config { remote_data_takes_receives: true, ..untimed_config() };
+    let (mut node, _) = engine_with_config(config);
+    // Reserves so much that the budget has no more credit to grant.
+    node.engine
+        .receive_side
+        .try_reserve_budget(untimed_config().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
+    let count = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
+    for op in 0..=count {
+        assert!(node.engine.condemned.is_empty(), "credit covers the notice");
+        let kind = RmaKind::Write { data: Some(op) };
+        node.pass_with_frame(LINK, &rma_header(op, 0, 0, kind), b"");
+    }
+    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
+    assert_eq!(node.unexpected_len() as u64, count);
 }

@@ -345,33 +345,6 @@ fn visibility_flush_after_an_unanswered_message_needs_no_frame() {
     assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (3, 2));
 }
 
-/// Makes the engine lose its peer to a successor, on link 8, while a write on the present link has no answer.
-fn replace_peer_during_write(node: &mut Node, peer: PeerId) -> u64 {
-    node.post(rma_request(peer, hello_write(), 1).key(KEY + 1));
-    let Some((LINK, Header::Rma(Rma { op, .. }), _)) = node.transport.sent.last() else {
-        panic!("an access")
-    };
-    let op = *op;
-    node.link_up(LinkId(8), 2, 2);
-    op
-}
-
-#[test]
-fn visibility_flush_of_a_region_of_the_successor_waits_for_writes_to_the_former_instance() {
-    let (mut node, peer) = engine_with_peer();
-    let op = replace_peer_during_write(&mut node, peer);
-    node.frame(LinkId(8), &mappable_region_header(KEY, 100), REMOTE);
-    node.post(rma_request(peer, hello_write(), 2));
-    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (1, vec![2]), "the region is mapped");
-    node.post(flush_request(peer, FlushKind::Visibility, 5, 3));
-    node.transmit();
-    assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (1, 1), "the write has no answer");
-    node.pass_with_frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let Some((LinkId(8), Header::Rma(flush), _)) = node.transport.sent.last() else { panic!("a flush") };
-    assert_eq!((node.transport.sent.len(), flush.kind), (2, RmaKind::Flush));
-    assert!(node.engine.condemned.is_empty());
-}
-
 #[test]
 fn direct_access_does_not_overtake_requested_payload() {
     let (mut node, peer) = engine_with_access_order();

@@ -34,10 +34,6 @@ fn clear_header(op: u64, cannot_pull: bool) -> Header {
     Header::Clear { op, cannot_pull }
 }
 
-fn sent_headers(transport: &Scripted) -> Vec<Header> {
-    transport.sent.iter().map(|(_, header, _)| *header).collect()
-}
-
 /// Returns the offset and the length of each pull.
 fn pulled_ranges(transport: &Scripted) -> Vec<(u64, usize)> {
     transport.pulled.iter().map(|(_, offset_bytes, count_bytes)| (*offset_bytes, *count_bytes)).collect()
@@ -45,24 +41,6 @@ fn pulled_ranges(transport: &Scripted) -> Vec<(u64, usize)> {
 
 fn ended_error(sink: &Recorder, at: usize) -> &OperationError {
     &sink.ended[at].as_ref().expect_err("it failed").error
-}
-
-#[test]
-fn offered_message_is_matched_pulled_and_answered_done() {
-    let mut node = engine_and_memory(b"abcd");
-    node.post_receive(ReceiveRequest { tagged: true, ..receive_request(8, 5) });
-    let message = Message { tag: Some(3), data: Some(99), ..Message::of_len(4) };
-    let header = Header::Request { message, op: 11, remote_bytes: REMOTE.len() as u8 };
-    node.frame(LINK, &header, REMOTE);
-    assert!(node.cancel(5).is_err(), "a message has matched it");
-    assert!(node.sink.ended.is_empty() && node.transport.pulled.is_empty());
-    node.transmit();
-    assert_eq!(node.transport.pulled, [(RemotePayload::new(REMOTE).unwrap(), 0, 4)]);
-    let completion = node.take_ended().remove(0).unwrap();
-    assert_eq!((completion.context, completion.data, completion.tag), (5, 99, 3));
-    assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcd"[..])));
-    assert_eq!(sent_headers(&node.transport), [done_header(11)], "said at once, and whatever the level");
-    assert!(!node.has_unsent() && node.engine.fetches_len() == 0);
 }
 
 #[test]
@@ -92,10 +70,7 @@ fn concurrent_pulls_alternate_by_steps() {
         ended.push(node.sink.ended.len());
     }
     assert_eq!(pulled_ranges(&node.transport), [(0, 4), (0, 4), (4, 4), (4, 2), (8, 2)]);
-    assert_eq!(
-        (ended, sent_headers(&node.transport)),
-        (vec![0, 1, 2, 2], vec![done_header(2), done_header(1)])
-    );
+    assert_eq!((ended, node.sent_since(0)), (vec![0, 1, 2, 2], vec![done_header(2), done_header(1)]));
     assert_eq!(
         (received_bytes(&node.sink.ended[0]), received_bytes(&node.sink.ended[1])),
         (&b"012345"[..], &b"0123456789"[..])
@@ -115,32 +90,6 @@ fn one_pass_pulls_a_limited_amount() {
     assert_eq!(node.ended_contexts(), [1, 2]);
     node.transmit();
     assert_eq!(node.ended_contexts(), [1, 2, 3]);
-}
-
-#[test]
-fn pull_is_limited_to_the_receive_buffer_and_reports_truncation() {
-    for room in [0, 3, 4, 5] {
-        let mut node = engine_and_memory(b"0123456789");
-        node.post_receive(receive_request(room, 1));
-        node.pass_with_frame(LINK, &offer_header(9, 10), REMOTE);
-        node.transmit();
-        assert_eq!(pulled_ranges(&node.transport).iter().map(|(_, count)| count).sum::<usize>(), room);
-        assert_eq!(
-            ended_error(&node.sink, 0),
-            &OperationError::Truncated { overflow_bytes: 10 - room as u64 }
-        );
-        assert_eq!(received_bytes(&node.sink.ended[0]), &b"0123456789"[..room]);
-        assert_eq!(sent_headers(&node.transport), [done_header(9)], "the sender may forget it");
-    }
-}
-
-#[test]
-fn empty_message_needs_no_pull() {
-    let mut node = engine_and_memory(b"");
-    node.pass_with_frame(LINK, &offer_header(9, 0), REMOTE);
-    assert_eq!((sent_headers(&node.transport), node.transport.pulled.len()), (vec![done_header(9)], 0));
-    node.post_receive(receive_request(1, 1));
-    assert_eq!(node.ended_contexts(), [1]);
 }
 
 /// As [`engine_and_memory`], but the engine delays the pulls of unmatched offers.
@@ -164,15 +113,12 @@ fn delayed_message_is_pulled_into_the_buffer_of_its_receive() {
         assert!(node.engine.awaits_short_timeout());
         pass_at(&mut node, ms);
     }
-    assert_eq!((node.transport.pulled.len(), sent_headers(&node.transport)), (0, vec![]));
+    assert_eq!((node.transport.pulled.len(), node.sent_since(0)), (0, vec![]));
     assert_eq!(node.next_deadline(), Some(Moment::from_ms(FETCH_DELAY_MS)));
     node.post_receive(receive_request(4, 1));
     pass_at(&mut node, FETCH_DELAY_MS - 1);
     assert_eq!(received_bytes(&node.sink.ended[0]), b"0123");
-    assert_eq!(
-        (pulled_ranges(&node.transport), sent_headers(&node.transport)),
-        (vec![(0, 4)], vec![done_header(9)])
-    );
+    assert_eq!((pulled_ranges(&node.transport), node.sent_since(0)), (vec![(0, 4)], vec![done_header(9)]));
     assert!(!node.awaits_timeout() && !node.has_work_without_arrivals(), "nothing else waits");
 }
 
@@ -181,10 +127,10 @@ fn delayed_message_is_pulled_at_last_if_no_receive_matches() {
     let mut node = delaying_engine_and_memory(b"0123");
     node.frame(LINK, &offer_header(9, 4), REMOTE);
     for ms in 0..=FETCH_DELAY_MS {
-        assert_eq!(sent_headers(&node.transport), [], "before {ms} ms");
+        assert_eq!(node.sent_since(0), [], "before {ms} ms");
         pass_at(&mut node, ms);
     }
-    assert_eq!(sent_headers(&node.transport), [done_header(9)]);
+    assert_eq!(node.sent_since(0), [done_header(9)]);
     assert!(!node.engine.awaits_short_timeout());
 }
 
@@ -198,7 +144,7 @@ fn delayed_messages_are_pulled_before_a_thread_sleeps() {
     node.engine.end_fetch_delays();
     assert!(node.has_work_without_arrivals(), "the thread must make a pass first");
     node.transmit();
-    assert_eq!(sent_headers(&node.transport), [done_header(1), done_header(2)]);
+    assert_eq!(node.sent_since(0), [done_header(1), done_header(2)]);
     assert!(!node.engine.awaits_short_timeout() && !node.has_work_without_arrivals());
 }
 
@@ -214,11 +160,11 @@ fn delayed_messages_wait_for_room_in_the_budget() {
     for ms in [0, FETCH_DELAY_MS] {
         pass_at(&mut node, ms);
     }
-    assert_eq!(sent_headers(&node.transport), [done_header(1)]);
+    assert_eq!(node.sent_since(0), [done_header(1)]);
     assert!(!node.has_work_without_arrivals(), "the other one has no room");
     node.post_receive(receive_request(4, 1));
     node.transmit();
-    assert_eq!(sent_headers(&node.transport), [done_header(1), done_header(2)]);
+    assert_eq!(node.sent_since(0), [done_header(1), done_header(2)]);
 }
 
 #[test]
@@ -234,30 +180,18 @@ fn delayed_message_of_an_ended_link_is_forgotten() {
 }
 
 #[test]
-fn peek_claims_a_delayed_message_that_its_receive_then_pulls() {
-    let mut node = delaying_engine_and_memory(b"0123");
-    node.frame(LINK, &offer_header(9, 4), REMOTE);
-    pass_at(&mut node, 0);
-    let (criteria, then) = (Criteria::any(), PeekAction::Claim);
-    let peek = PeekRequest { tagged: false, criteria, context: 5, work: None, then };
-    node.engine.peek(peek, &mut node.sink).unwrap();
-    node.engine.receive_claimed(receive_request(4, 1), 5, &mut node.sink).unwrap();
-    pass_at(&mut node, 1);
-    assert_eq!(received_bytes(node.sink.ended.last().unwrap()), b"0123");
-    assert_eq!(sent_headers(&node.transport), [done_header(9)]);
-}
-
-#[test]
 fn empty_and_requested_messages_are_not_delayed() {
     let mut node = delaying_engine_and_memory(b"");
     node.frame(LINK, &offer_header(1, 0), REMOTE);
     node.pass_with_frame(LINK, &unpullable_offer(2, 10), &[]);
-    assert_eq!(sent_headers(&node.transport), [done_header(1), clear_header(2, false)]);
+    assert_eq!(node.sent_since(0), [done_header(1), clear_header(2, false)]);
 }
 
 #[test]
 fn receive_takes_over_message_that_is_being_pulled() {
-    for (room, steps_before) in [(10, 0), (10, 1), (10, 2), (6, 1), (6, 2), (4, 1), (4, 2), (3, 1), (0, 2)] {
+    for (room, steps_before) in
+        [(10, 0), (5, 0), (3, 0), (0, 0), (10, 1), (10, 2), (6, 1), (6, 2), (4, 1), (4, 2), (3, 1), (0, 2)]
+    {
         let mut node = engine_and_memory(b"0123456789");
         node.frame(LINK, &offer_header(9, 10), REMOTE);
         node.transmit_times(steps_before);
@@ -269,9 +203,10 @@ fn receive_takes_over_message_that_is_being_pulled() {
             &b"0123456789"[..room],
             "room for {room}, after {steps_before}"
         );
+        assert_eq!(node.sink.ended[0].is_ok(), room == 10, "room for {room}, after {steps_before}");
         let count_bytes: usize = pulled_ranges(&node.transport).iter().map(|(_, count)| count).sum();
         assert_eq!(count_bytes, room.max(4 * steps_before), "nothing is pulled twice, or in vain");
-        assert_eq!((sent_headers(&node.transport), node.unexpected_len()), (vec![done_header(9)], 0));
+        assert_eq!((node.sent_since(0), node.unexpected_len()), (vec![done_header(9)], 0));
     }
 }
 
@@ -287,7 +222,7 @@ fn after_refused_pull_the_payload_is_requested_and_the_link_never_pulls_again() 
             node.transmit();
         }
         node.pass_with_frame(LINK, &offer_header(2, 10), REMOTE);
-        assert_eq!(sent_headers(&node.transport), [clear_header(1, true), clear_header(2, true)]);
+        assert_eq!(node.sent_since(0), [clear_header(1, true), clear_header(2, true)]);
         assert_eq!((node.transport.pulled.len(), node.sink.ended.len()), (refused_after + 1, 0));
 
         // The requested payloads arrive whole or in pieces, in any order.
@@ -321,47 +256,7 @@ fn declined_pull_does_not_affect_later_offers() {
     node.transport.pulls = [Pull::Declined].into();
     node.pass_with_frame(LINK, &offer_header(1, 4), REMOTE);
     node.pass_with_frame(LINK, &offer_header(2, 4), REMOTE);
-    assert_eq!(sent_headers(&node.transport), [clear_header(1, false), done_header(2)]);
-}
-
-#[test]
-fn offer_without_remote_is_requested_and_pulled_offer_is_answered_done() {
-    let mut node = engine_and_memory(b"abcd");
-    node.post_receive(receive_request(6, 1));
-    node.pass_with_frame(LINK, &unpullable_offer(1, 6), b"");
-    assert_eq!(
-        (sent_headers(&node.transport), node.transport.pulled.len()),
-        (vec![clear_header(1, false)], 0)
-    );
-    node.frame(LINK, &Header::Data { op: 1, len_bytes: 6 }, b"012345");
-    assert_eq!(received_bytes(&node.sink.ended[0]), b"012345");
-    node.pass_with_frame(LINK, &offer_header(2, 4), REMOTE);
-    assert_eq!(sent_headers(&node.transport)[1..], [done_header(1), done_header(2)]);
-    assert_eq!(node.transport.pulled.len(), 1, "that says nothing of whether this side can pull");
-}
-
-#[test]
-fn receive_takes_over_requested_message_at_any_moment() {
-    for (arrived_before, room) in [(0, 10), (0, 3), (4, 10), (4, 6), (4, 3), (4, 0)] {
-        let mut node = engine_and_memory(b"xxxxxxxxxx");
-        node.transport.pulls = [Pull::Done, Pull::Refused].into();
-        node.pass_with_frame(LINK, &offer_header(1, 10), REMOTE);
-        node.transmit();
-        assert_eq!(sent_headers(&node.transport), [clear_header(1, true)]);
-        let payload = b"0123456789";
-        if arrived_before > 0 {
-            node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
-            node.payload_arrived(LINK, &payload[..arrived_before]);
-        }
-        node.post_receive(receive_request(room, 1));
-        assert!(node.sink.ended.is_empty());
-        if arrived_before == 0 {
-            node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 10 });
-        }
-        node.payload_arrived(LINK, &payload[arrived_before..]);
-        assert_eq!(received_bytes(&node.sink.ended[0]), &payload[..room]);
-        assert_eq!(node.sink.ended[0].is_ok(), room == 10);
-    }
+    assert_eq!(node.sent_since(0), [clear_header(1, false), done_header(2)]);
 }
 
 #[test]
@@ -373,12 +268,12 @@ fn faulting_pull_fails_receive_and_informs_sender() {
     node.transmit();
     assert_eq!(ended_error(&node.sink, 0), &OperationError::Fault);
     assert_eq!(received_bytes(&node.sink.ended[0]), b"0123");
-    assert_eq!(sent_headers(&node.transport), [Header::Done { op: 1, fault: true }]);
+    assert_eq!(node.sent_since(0), [Header::Done { op: 1, fault: true }]);
 
     // No receive has matched this message. So no receive fails, and the message is dropped.
     node.transport.pulls = [Pull::Fault].into();
     node.pass_with_frame(LINK, &offer_header(2, 4), REMOTE);
-    assert_eq!(sent_headers(&node.transport)[1..], [Header::Done { op: 2, fault: true }]);
+    assert_eq!(node.sent_since(0)[1..], [Header::Done { op: 2, fault: true }]);
     node.post_receive(receive_request(10, 2));
     node.frame(LINK, &untagged_header(4), b"next");
     assert_eq!(received_bytes(&node.sink.ended[1]), b"next");
@@ -423,19 +318,6 @@ fn link_down_fails_fetching_receives_and_drops_unmatched_offers() {
 }
 
 #[test]
-fn partial_request_is_dropped_with_its_link() {
-    let mut node = engine_and_memory(b"");
-    node.post_receive(receive_request(4, 1));
-    node.frame_begun(LINK, &offer_header(1, 4));
-    node.payload_arrived(LINK, &REMOTE[1..]);
-    node.link_down(LINK, LinkError::Closed);
-    node.link_up(LINK, 3, 1);
-    node.payload_arrived(LINK, b"late");
-    node.transmit();
-    assert_eq!((node.outstanding_receives(), node.sink.ended.len(), node.transport.sent.len()), (1, 0, 0));
-}
-
-#[test]
 fn answers_wait_in_order_on_full_link_or_mid_frame() {
     let mut node = engine_and_memory(b"abcd");
     let peer = node.engine.intern_peer(address(2));
@@ -454,11 +336,11 @@ fn answers_wait_in_order_on_full_link_or_mid_frame() {
     node.transport.answers = [whole, whole, whole, Sent::Full].into();
     node.transmit();
     let ack = Header::Ack { received: 1 };
-    assert_eq!(sent_headers(&node.transport)[1..], [ack, done_header(1)]);
+    assert_eq!(node.sent_since(0)[1..], [ack, done_header(1)]);
     assert!(node.has_unsent());
     node.transport.answers = [whole, Sent::Partial(1)].into();
     node.transmit();
-    assert_eq!(sent_headers(&node.transport)[3..], [clear_header(2, false), untagged_header(15)]);
+    assert_eq!(node.sent_since(0)[3..], [clear_header(2, false), untagged_header(15)]);
     node.transmit();
     assert!(!node.has_unsent());
 }
@@ -507,17 +389,4 @@ fn invalid_offer_or_data_ends_the_link() {
             );
         }
     }
-}
-
-#[test]
-fn claimed_length_beyond_budget_allocates_nothing() {
-    let mut node = engine_and_memory(b"");
-    node.pass_with_frame(LINK, &offer_header(1, MESSAGE_MAX_BYTES), REMOTE);
-    assert_eq!(pulled_ranges(&node.transport), []);
-    assert!(node.transport.sent.is_empty());
-    assert_eq!((node.unexpected_len(), node.engine.receive_side.has_spilled_payload()), (1, false));
-    // The receiver has not requested this payload.
-    node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: MESSAGE_MAX_BYTES });
-    node.transmit();
-    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 }

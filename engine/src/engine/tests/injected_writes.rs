@@ -98,21 +98,6 @@ fn inject_request(peer: PeerId, context: u64) -> AddressedRequest {
 }
 
 #[test]
-fn one_write_waits_for_room_and_later_ones_are_refused() {
-    let (mut node, peer) = engine_with_injected(0);
-    node.transport.answers = [Sent::Full, Sent::Full, Sent::Full].into();
-    assert_eq!(inject(&mut node, peer, b"x", None), Ok(InjectedWrite::Declined));
-    node.post(inject_request(peer, 1));
-    for _ in 0..2 {
-        assert_eq!(inject(&mut node, peer, b"x", None), Err(Again::QueueFull));
-        assert_eq!(node.outstanding_transmits(), 1);
-        node.transmit();
-    }
-    assert_eq!(inject(&mut node, peer, b"x", None), Ok(InjectedWrite::Sent));
-    assert_eq!(node.transport.sent.len(), 2);
-}
-
-#[test]
 fn write_that_cannot_be_counted_or_sent_now_is_declined() {
     let (mut node, peer) = engine_with_injected(0);
     let long = vec![0; COUNTED_WRITE_MAX_BYTES + 1];
@@ -347,20 +332,6 @@ fn peer_with_too_many_unanswered_counted_writes_loses_its_link() {
     assert!(node.engine.condemned.is_empty());
     node.pass_with_frame(LINK, &counted_write_header(KEY, 0, 1), b"x");
     assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
-}
-
-#[test]
-fn counted_write_with_data_completes_at_the_target() {
-    let (mut node, peer) = engine_with_peer();
-    node.engine.target.regions().add(Region::owned(10, ATTR).unwrap()).unwrap();
-    let write = |address, data| CountedWrite { key: KEY, address, len_bytes: 2, data: Some(data) };
-    node.frame(LINK, &Header::CountedWrite(write(0, 5)), b"ok");
-    node.frame(LINK, &Header::CountedWrite(write(9, 6)), b"no");
-    let [Ok(completion)] = &node.sink.ended[..] else { panic!("{:?}", node.sink.ended) };
-    assert_eq!((completion.data, completion.len_bytes, completion.source), (5, 2, Some(peer)));
-    assert!(completion.flags.contains(CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA));
-    node.transmit();
-    assert_eq!(node.sent_since(0)[0], refused(2, Refusal::Range));
 }
 
 #[test]

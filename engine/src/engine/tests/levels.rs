@@ -11,32 +11,6 @@ fn message_awaiting_match(len_bytes: u64) -> Header {
 }
 
 #[test]
-fn header_of_each_level_names_the_awaited_answer() {
-    let (mut node, peer) = engine_with_peer();
-    let levels = [Level::Inject, Level::Transmit, Level::Delivery, Level::Match];
-    for (context, level) in (1..).zip(levels) {
-        node.post(send_request(peer, b"x", context).level(level));
-    }
-    let awaits: Vec<AwaitedReply> = node
-        .sent_since(0)
-        .iter()
-        .map(|header| match header {
-            Header::Message(message) => message.awaits,
-            other => panic!("not a message: {other:?}"),
-        })
-        .collect();
-    assert_eq!(
-        awaits,
-        [AwaitedReply::Nothing, AwaitedReply::Arrival, AwaitedReply::Arrival, AwaitedReply::Match]
-    );
-    assert_eq!(node.ended_contexts(), [1]);
-    node.frame(LINK, &Header::Ack { received: 4 }, b"");
-    assert_eq!(node.ended_contexts(), [1, 2, 3], "that it has arrived does not mean that it was matched");
-    node.frame(LINK, &matched_header(4), b"");
-    assert_eq!(node.ended_contexts(), [1, 2, 3, 4]);
-}
-
-#[test]
 fn match_is_reported_when_payload_is_in_place() {
     let (mut node, _) = engine_with_peer();
     node.post_receive(receive_request(4, 1));

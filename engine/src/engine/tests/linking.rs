@@ -40,58 +40,6 @@ fn link_failure_ends_each_of_its_operations_once() {
     assert_eq!(node.ended_contexts(), [6]);
 }
 
-#[test]
-fn reusable_buffer_returns_with_what_arrived_before_the_link_failed() {
-    let (mut node, _) = engine_with_peer();
-    let destination = Destination::reusable(ReusableBuffer::zeroed(10));
-    node.post_receive(ReceiveRequest { destination, ..receive_request(0, 1) });
-    node.frame_begun(LINK, &untagged_header(9));
-    node.payload_arrived(LINK, b"abc");
-    // The transport has read into the memory, but has not reported these bytes as part of the
-    // message.
-    node.arrivals().payload_space(LINK)[0].fill(b'x');
-    node.link_down(LINK, RESET);
-    let Some(Err(failure)) = node.sink.ended.pop() else { panic!("it failed") };
-    let buffer = failure.completion.buffer.into_reusable().unwrap();
-    assert_eq!((&buffer[..], buffer.room_bytes()), (&b"abc"[..], 10));
-}
-
-#[test]
-fn later_sends_go_to_the_new_instance_at_an_address() {
-    let (mut node, peer) = engine_with_peer();
-    node.post(send_request(peer, b"to the first", 1).level(Level::Transmit));
-    node.transport.answers = [Sent::Full].into();
-    node.post(send_request(peer, b"queued", 2));
-    node.link_up(LinkId(8), 2, 2);
-    assert_eq!(node.ended_contexts(), [2], "what the former one has not been sent fails");
-    node.post(send_request(peer, b"second", 3));
-    node.transmit();
-    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
-    node.link_down(LINK, LinkError::Closed);
-    assert_eq!(node.ended_contexts(), [2, 3, 1]);
-    node.post(send_request(peer, b"third", 4));
-    assert_eq!(node.transport.sent.last().unwrap().0, LinkId(8));
-}
-
-#[test]
-fn former_link_is_read_to_its_end_after_a_new_one_is_up() {
-    let (mut node, _) = engine_with_peer();
-    node.post_receive(receive_request(9, 1));
-    node.frame_begun(LINK, &untagged_header(6));
-    node.payload_arrived(LINK, b"for");
-    node.link_up(LinkId(8), 2, 2);
-    node.payload_arrived(LINK, b"mer");
-    node.frame(LINK, &untagged_header(4), b"last");
-    node.link_down(LINK, RESET);
-    node.frame(LinkId(8), &untagged_header(5), b"first");
-    node.post_receive(receive_request(9, 2));
-    node.post_receive(receive_request(9, 3));
-    let texts: Vec<&[u8]> = node.sink.ended.iter().map(received_bytes).collect();
-    assert_eq!(texts, [&b"former"[..], b"last", b"first"]);
-    node.transmit();
-    assert!(node.transport.closed.is_empty(), "the end of one is not the end of the other");
-}
-
 /// This side has connected a link, on which a peer has sent a message before it closed. The peer's
 /// successor connects before this side reads that link.
 #[test]
@@ -323,42 +271,6 @@ fn reset_connect_attempt_is_retried_a_few_times() {
 }
 
 #[test]
-fn directed_receive_fails_with_its_peer() {
-    let (mut node, peer) = engine_with_peer();
-    let other = node.engine.intern_peer(address(3));
-    let from = |source, context| ReceiveRequest {
-        criteria: Criteria { source: Some(source), ..Criteria::any() },
-        ..receive_request(1, context)
-    };
-    node.post_receive(from(peer, 1));
-    node.post_receive(from(other, 2));
-    node.post_receive(receive_request(1, 3));
-    node.post_receive(ReceiveRequest { tagged: true, ..from(peer, 4) });
-    node.link_up(LinkId(8), 2, 1);
-    node.link_down(LINK, LinkError::Closed);
-    assert!(node.sink.ended.is_empty(), "there is another link");
-    node.link_down(LinkId(8), LinkError::Closed);
-    assert_eq!(node.ended_contexts(), [1, 4]);
-    assert_eq!(node.outstanding_receives(), 2);
-}
-
-#[test]
-fn simultaneous_connects_keep_both_links_and_each_side_sends_on_its_own() {
-    let mut node = Node::new(untimed_config());
-    let peer = node.engine.intern_peer(address(2));
-    node.post(send_request(peer, b"first", 1));
-    node.link_up(LinkId(5), 2, 1);
-    node.link_up(LinkId(0), 2, 1);
-    node.frame(LinkId(5), &untagged_header(2), b"hi");
-    node.post(send_request(peer, b"second", 2));
-    assert!(node.transport.sent.iter().all(|(link, ..)| *link == LinkId(0)));
-    node.link_down(LinkId(5), LinkError::Closed);
-    node.post(send_request(peer, b"third", 3));
-    assert_eq!(node.ended_contexts(), [1, 2, 3]);
-    assert_eq!(node.transport.connected, [address(2)]);
-}
-
-#[test]
 fn frames_of_links_that_are_not_up_are_ignored() {
     let mut node = Node::new(untimed_config());
     node.post_receive(receive_request(4, 1));
@@ -369,19 +281,6 @@ fn frames_of_links_that_are_not_up_are_ignored() {
     assert!(node.arrivals().payload_space(LinkId(3)).is_empty());
     node.link_down(LinkId(3), LinkError::Closed);
     assert!(node.sink.ended.is_empty());
-}
-
-#[test]
-fn link_to_a_former_instance_that_comes_up_late_leaves_the_present_one_up() {
-    let mut node = Node::new(untimed_config());
-    let peer = node.engine.intern_peer(address(2));
-    node.post(send_request(peer, b"to the former", 1));
-    node.link_up(LINK, 2, 2);
-    node.link_up(LinkId(0), 2, 1);
-    node.transmit();
-    assert!(node.transport.closed.is_empty() && node.awaits_timeout(), "the link is read for a while");
-    node.post(send_request(peer, b"to the present", 2));
-    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
 }
 
 #[test]
@@ -415,51 +314,6 @@ fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
     }
 }
 
-#[test]
-fn directed_receive_fails_if_the_last_link_never_came_up() {
-    let mut node = Node::new(untimed_config());
-    let peer = node.engine.intern_peer(address(2));
-    node.transport.answers = [Sent::Full].into();
-    node.post(send_request(peer, b"waits", 1));
-    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 2) });
-    node.link_up(LINK, 2, 1);
-    node.link_down(LINK, RESET);
-    assert_eq!(node.ended_contexts(), [1], "there is another link");
-    let refused = LinkEvent::Down(REFUSED);
-    node.link_event(LinkId(0), refused);
-    assert_eq!(node.ended_contexts(), [1, 2]);
-}
-
-#[test]
-fn directed_receive_fails_when_no_attempt_reaches_its_peer() {
-    let mut node = Node::new(untimed_config());
-    node.transport.answers = [Sent::Full; 6].into();
-    let peer = node.engine.intern_peer(address(2));
-    let criteria = Criteria { source: Some(peer), ..Criteria::any() };
-    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
-    node.post_receive(receive_request(1, 2));
-    node.post(send_request(peer, b"waits", 3));
-    for attempt in 0..CONNECT_RETRIES_MAX {
-        node.link_down(LinkId(attempt), RESET);
-        node.transmit();
-        assert!(node.sink.ended.is_empty(), "attempt {attempt} is repeated");
-    }
-    node.link_down(LinkId(CONNECT_RETRIES_MAX), RESET);
-    // The receive is first: a program that reads the failed send may cancel the receive of its answer.
-    assert_eq!(node.ended_contexts(), [1, 3]);
-    // For a later receive, the next pass connects again.
-    node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 4) });
-    let attempts_before = node.transport.connected.len();
-    node.transmit();
-    assert_eq!(node.transport.connected.len(), attempts_before + 1);
-    assert_eq!((node.ended_contexts().len(), node.outstanding_receives()), (2, 2));
-    node.link_up(LinkId(9), 2, 1);
-    node.frame(LinkId(9), &untagged_header(1), b"x");
-    node.frame(LinkId(9), &untagged_header(1), b"y");
-    assert_eq!(node.ended_contexts(), [1, 3, 2, 4]);
-}
-
 /// Returns an engine with a directed receive from a peer, and with a queued send to the same peer.
 /// The engine never had a link to this peer.
 fn engine_that_awaits_a_new_peer() -> Node {
@@ -470,15 +324,6 @@ fn engine_that_awaits_a_new_peer() -> Node {
     node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
     node.post(send_request(peer, b"waits", 2));
     node
-}
-
-#[test]
-fn directed_receive_fails_when_an_attempt_is_cut_short_and_no_send_waits_for_it() {
-    let mut node = engine_that_awaits_a_new_peer();
-    node.cancel(2).unwrap();
-    node.link_down(LinkId(0), RESET);
-    node.transmit();
-    assert_eq!((node.ended_contexts(), node.transport.connected.len()), (vec![2, 1], 1));
 }
 
 #[test]
@@ -495,46 +340,36 @@ fn directed_receive_reconnects_after_waiting_send_is_cancelled() {
 }
 
 #[test]
-fn requested_payload_keeps_former_link_alive() {
-    let (mut node, _) = engine_with_peer();
-    let len_bytes = 5;
-    node.post_receive(receive_request(len_bytes as usize, 1));
-    let message = Message::of_len(len_bytes);
-    node.pass_with_frame(LINK, &Header::Request { message, op: 1, remote_bytes: 0 }, b"");
-    node.frame_begun(LINK, &Header::Data { op: 1, len_bytes });
-    node.link_up(LinkId(8), 2, 2);
-    for byte in 0..len_bytes {
-        node.payload_arrived(LINK, b"x");
-        for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
-            node.advance_time(Moment::from_ms(byte * REPLACED_LINK_IDLE_MAX_MS + ms));
-            node.transmit();
-        }
-    }
-    assert!(node.transport.closed.is_empty() && node.sink.ended.iter().all(Result::is_ok));
-    assert_eq!(node.ended_contexts(), [1]);
-}
-
-/// Accesses that come as one frame, and counted writes.
-#[test]
-fn accesses_keep_a_former_link_alive() {
-    let access =
-        |op, kind| Header::Rma(Rma { op, key: 1, address: 0, len_bytes: 1, kind, durable: Durable::Nothing });
-    let counted = Header::CountedWrite(CountedWrite { key: 1, address: 0, len_bytes: 1, data: None });
-    for (is_write, headers) in [
-        (true, [1, 2, 3].map(|op| access(op, RmaKind::Write { data: None }))),
-        (false, [1, 2, 3].map(|op| access(op, RmaKind::Read))),
-        (true, [counted; 3]),
-    ] {
+fn frames_keep_a_former_link_alive() {
+    type Deliver = fn(&mut Node, u64);
+    const DATA: &str = "pieces of requested payload";
+    let cases: [(&str, Deliver); 4] = [
+        ("writes", |node, round| {
+            node.frame(LINK, &rma_header(round, 0, 1, RmaKind::Write { data: None }), b"x");
+        }),
+        ("reads", |node, round| node.frame(LINK, &rma_header(round, 0, 1, RmaKind::Read), b"")),
+        ("counted writes", |node, _| {
+            let write = CountedWrite { key: KEY, address: 0, len_bytes: 1, data: None };
+            node.frame(LINK, &Header::CountedWrite(write), b"x");
+        }),
+        (DATA, |node, _| node.payload_arrived(LINK, b"x")),
+    ];
+    for (case, deliver) in cases {
         let (mut node, _) = engine_with_peer();
+        if case == DATA {
+            let request = Header::Request { message: Message::of_len(5), op: 1, remote_bytes: 0 };
+            node.pass_with_frame(LINK, &request, b"");
+            node.frame_begun(LINK, &Header::Data { op: 1, len_bytes: 5 });
+        }
         node.link_up(LinkId(8), 2, 2);
-        for (round, header) in (0..).zip(headers) {
-            node.frame(LINK, &header, if is_write { b"x" } else { b"" });
+        for round in 0..3 {
+            deliver(&mut node, round);
             for ms in [0, REPLACED_LINK_IDLE_MAX_MS - 1] {
                 node.advance_time(Moment::from_ms(round * REPLACED_LINK_IDLE_MAX_MS + ms));
                 node.transmit();
             }
         }
-        assert!(node.transport.closed.is_empty(), "{:?}", headers[0]);
+        assert!(node.transport.closed.is_empty(), "{case}");
     }
 }
 

@@ -195,18 +195,6 @@ fn operations_wait_for_short_flush_after_long_flush() {
     assert_eq!((write, node.sink.ended.len()), (Ok(InjectedWrite::Sent), 2));
 }
 
-#[test]
-fn link_down_releases_held_operations() {
-    let (mut node, peer) = engine_with_transmit_order(Order::STRICT);
-    Kind::OfferedWrite.post(&mut node, peer);
-    Kind::Send.post(&mut node, peer);
-    node.link_down(LINK, RESET);
-    assert_eq!(node.take_ended().len(), 2);
-    node.link_up(LINK, 2, 2);
-    Kind::Send.post(&mut node, peer);
-    assert_eq!(node.take_ended().len(), 1);
-}
-
 /// Lets a peer read a region, then overwrite the start of the region with its next frame. Returns
 /// the bytes that the peer has read, and the bytes in the region afterwards.
 fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
@@ -266,47 +254,4 @@ fn read_copied_before_region_close_is_refused() {
     node.engine.target.regions().close(&region);
     node.transmit();
     assert_eq!(node.sent_since(0), [Header::Answer { op: 1, outcome: Outcome::Refused(Refusal::Key) }]);
-}
-
-#[test]
-fn completions_keep_the_order_of_posting_to_each_peer() {
-    let (mut node, peer) = engine_with_config(Config { completes_in_order: true, ..untimed_config() });
-    let other = node.engine.intern_peer(address(3));
-    node.link_up(LinkId(8), 3, 1);
-    node.post(rma_request(peer, write_local(b"w"), 1));
-    node.post(send_request(peer, b"m", 2));
-    let silent = rma_request(peer, write_local(b"s"), 3).signalled(Signalled::No);
-    node.post(silent);
-    node.post(send_request(peer, b"m", 4).level(Level::Match));
-    node.post(send_request(peer, b"m", 5));
-    node.post(send_request(other, b"m", 6));
-    assert_eq!(node.ended_contexts(), [6], "others do not wait");
-    assert_eq!(node.outstanding_transmits(), 5, "what waits for its turn is outstanding");
-    node.frame(LINK, &Header::Matched { number: 2 }, b"");
-    let [first, silent] = [0, 2].map(|place| access_op_at(&node.transport, place));
-    deliver_answer(&mut node, first, Outcome::Refused(Refusal::Key));
-    assert_eq!(node.ended_contexts(), [6, 1, 2]);
-    assert_eq!(node.sink.ended[1].as_ref().unwrap_err().error, OperationError::Refused(Refusal::Key));
-    // Even an operation that reports nothing holds back the reports of later operations.
-    deliver_answer(&mut node, silent, Outcome::Done);
-    assert_eq!(node.ended_contexts(), [6, 1, 2, 4, 5]);
-    assert_eq!(node.outstanding_transmits(), 0);
-}
-
-#[test]
-fn operation_waiting_for_its_turn_counts_as_outstanding_and_fails_in_order() {
-    let (mut node, peer) =
-        engine_with_config(Config { completes_in_order: true, tx_depth_ops: 3, ..untimed_config() });
-    node.post(rma_request(peer, write_local(b"w"), 1));
-    node.transport.answers = [Sent::Whole, Sent::Full].into();
-    node.post(send_request(peer, b"m", 2));
-    node.post(send_request(peer, b"m", 3));
-    node.cancel(3).unwrap();
-    assert!(node.sink.ended.is_empty());
-    let refused = node.try_post(send_request(peer, b"m", 4)).unwrap_err();
-    assert_eq!(refused.error, Again::QueueFull.into());
-    node.link_down(LINK, RESET);
-    let errors: Vec<_> =
-        node.take_ended().into_iter().map(|ended| ended.err().map(|f| f.error.errno())).collect();
-    assert_eq!(errors, [Some(Errno::ECONNRESET), None, Some(Errno::ECANCELED)]);
 }

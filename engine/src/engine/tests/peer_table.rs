@@ -3,9 +3,7 @@
 
 use std::collections::HashMap;
 
-use proptest::prelude::*;
-
-use super::durability::{add_persistent_region, write_header};
+use super::durability::add_persistent_region;
 use super::*;
 
 /// The link of peers that come and go.
@@ -99,20 +97,6 @@ fn peer_is_kept_while_a_part_of_the_engine_refers_to_it() {
     assert!(keeps_id_after_frame(nothing, &write_with_data(None), b"a"), "the write is not durable");
 }
 
-#[test]
-fn write_of_a_returning_peer_is_made_durable_by_its_fence() {
-    let (mut engine, mut sink) = (Engine::new(untimed_config()), Recorder::default());
-    let (_region, device) = add_persistent_region(&engine, KEY);
-    let up = LinkEvent::up(address(2), 1);
-    engine.arrivals(&mut sink).link_event(LINK, up.clone());
-    engine.arrivals(&mut sink).frame(LINK, &write_header(1, KEY, 20, 4, Durable::Nothing), b"four");
-    engine.arrivals(&mut sink).link_event(LINK, LinkEvent::Down(LinkError::Closed));
-    let_peers_come_and_go(&mut engine, &mut sink, many_ports());
-    engine.arrivals(&mut sink).link_event(LINK, up);
-    engine.arrivals(&mut sink).frame(LINK, &write_header(2, KEY, 50, 1, Durable::Everything), b"x");
-    assert_eq!(device.take_persisted(), [(20, 4), (50, 1)]);
-}
-
 /// Lets a peer connect and vanish. Then lets `passing` other peers come and go, and posts a
 /// directed receive from the first peer. Returns whether the endpoint connects to this peer.
 fn connects_for_receive_from_lost_peer(passing: u16) -> bool {
@@ -138,27 +122,17 @@ fn loss_of_a_peer_is_remembered_while_few_others_come() {
     assert!(!connects_for_receive_from_lost_peer(3 * few), "no peer is forgotten");
 }
 
-/// A sink that looks up the address of each report's source. Like the pump, it caches the address
-/// of each peer.
+/// A sink that caches the address of each peer, like the pump.
 #[derive(Default)]
 struct CachingSink {
-    room: usize,
     addresses: HashMap<PeerId, Address>,
-    /// For each report: the address of its source, and the port that the message or write itself
-    /// names.
-    reported: Vec<(Address, u64)>,
-    clears: usize,
+    sources: Vec<Address>,
 }
 
 impl Sink for CachingSink {
     fn complete(&mut self, completion: EndedOperation, peers: &Peers) -> Result<(), EndedOperation> {
-        if self.room == 0 {
-            return Err(completion);
-        }
-        self.room -= 1;
-        let source = completion.source.expect("only messages and writes are reported");
-        let address = *self.addresses.entry(source).or_insert_with(|| peers.address_of(source));
-        self.reported.push((address, completion.data));
+        let source = completion.source.expect("a message has a source");
+        self.sources.push(*self.addresses.entry(source).or_insert_with(|| peers.address_of(source)));
         Ok(())
     }
 
@@ -168,73 +142,19 @@ impl Sink for CachingSink {
 
     fn clear_peer_cache(&mut self) {
         self.addresses.clear();
-        self.clears += 1;
     }
 }
 
-#[derive(Debug, Clone)]
-enum Step {
-    Up(u16),
-    Down(u16),
-    /// The peer at this port sends an empty message. Its remote data is the port.
-    Message(u16),
-    /// The peer at this port makes an empty write. Its remote data is the port.
-    Write(u16),
-    Receive,
-    Room(usize),
-    Name(u16),
-}
-
-fn any_step() -> impl Strategy<Value = Step> {
-    let port = 1_u16..40;
-    prop_oneof![
-        5 => port.clone().prop_map(Step::Up),
-        5 => port.clone().prop_map(Step::Down),
-        4 => port.clone().prop_map(Step::Message),
-        2 => port.clone().prop_map(Step::Write),
-        4 => Just(Step::Receive),
-        2 => (0_usize..6).prop_map(Step::Room),
-        1 => (1_u16..4).prop_map(Step::Name),
-    ]
-}
-
-proptest! {
-    #[test]
-    fn each_report_names_the_peer_that_has_sent(steps in prop::collection::vec(any_step(), 0..150)) {
-        let mut engine = Engine::new(untimed_config());
-        engine.peers = Peers::with_sweep_min(4);
-        let (_region, _device) = add_persistent_region(&engine, KEY);
-        let mut sink = CachingSink::default();
-        let mut up = std::collections::BTreeSet::new();
-        for step in steps {
-            engine.deliver_held(&mut sink);
-            match step {
-                Step::Up(port) if up.insert(port) => {
-                    let event = LinkEvent::up(address(port), 1);
-                    engine.arrivals(&mut sink).link_event(LinkId(port.into()), event);
-                }
-                Step::Down(port) if up.remove(&port) => {
-                    let event = LinkEvent::Down(LinkError::Closed);
-                    engine.arrivals(&mut sink).link_event(LinkId(port.into()), event);
-                }
-                Step::Message(port) if up.contains(&port) => {
-                    let header = Message { data: Some(port.into()), ..Message::of_len(0) };
-                    engine.arrivals(&mut sink).frame(LinkId(port.into()), &Header::Message(header), b"");
-                }
-                Step::Write(port) if up.contains(&port) => {
-                    let header = write_with_data(Some(port.into()));
-                    let Header::Rma(rma) = header else { unreachable!("it is a write") };
-                    let header = Header::Rma(Rma { len_bytes: 0, ..rma });
-                    engine.arrivals(&mut sink).frame(LinkId(port.into()), &header, b"");
-                }
-                Step::Receive => engine.post_receive(receive_request(8, 1), &mut sink).unwrap(),
-                Step::Room(room) => sink.room = room,
-                Step::Name(port) => drop(engine.intern_peer(address(port))),
-                Step::Up(_) | Step::Down(_) | Step::Message(_) | Step::Write(_) => {}
-            }
-        }
-        for (source, named) in &sink.reported {
-            prop_assert_eq!(u64::from(source.port()), *named);
-        }
+#[test]
+fn report_of_a_peer_with_the_id_of_a_forgotten_one_names_it() {
+    let (mut engine, mut sink) = (Engine::new(untimed_config()), CachingSink::default());
+    for port in many_ports() {
+        engine.post_receive(receive_request(0, 1), &mut sink).unwrap();
+        let mut arrivals = engine.arrivals(&mut sink);
+        arrivals.link_event(PASSING_LINK, LinkEvent::up(address(port), 1));
+        arrivals.frame(PASSING_LINK, &untagged_header(0), b"");
+        arrivals.link_event(PASSING_LINK, LinkEvent::Down(LinkError::Closed));
     }
+    assert_eq!(sink.sources, many_ports().map(address).collect::<Vec<_>>());
+    assert!(engine.peers().len() < many_ports().count(), "ids are used again");
 }

@@ -101,44 +101,6 @@ fn message_beyond_the_eager_limit_is_requested_if_the_transport_prefers_to_send(
 }
 
 #[test]
-fn requested_payload_is_sent_and_completes_by_level() {
-    for level in [Level::Inject, Level::Delivery] {
-        let (mut node, peer) = engine_that_exposes();
-        node.post(large_send_request(peer, 1, level));
-        let op = offered_ops(&node.transport)[0];
-        node.header(LINK, clear_header(op));
-        assert!(node.has_unsent());
-        node.transport.answers = [Sent::Full, Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
-        for _ in 0..4 {
-            node.transmit();
-            assert!(node.sink.ended.is_empty());
-        }
-        node.transmit();
-        let data = (LINK, Header::Data { op, len_bytes: 10 }, b"0123456789".to_vec());
-        assert_eq!(node.transport.sent[1..], [data]);
-        assert!(!node.has_unsent(), "the peer has all of it");
-        if level == Level::Delivery {
-            assert!(node.sink.ended.is_empty());
-            node.header(LINK, done_header(op));
-        }
-        assert_eq!((node.ended_contexts(), node.outstanding_transmits()), (vec![1], 0));
-        assert!(node.sink.ended[0].is_ok() && node.transport.closed.is_empty());
-    }
-}
-
-#[test]
-fn requested_payload_precedes_queued_messages() {
-    let (mut node, peer) = engine_that_exposes();
-    node.post(large_send_request(peer, 1, Level::Inject));
-    node.transport.answers = [Sent::Full].into();
-    node.post(send_request(peer, b"queued", 2));
-    let op = offered_ops(&node.transport)[0];
-    node.header(LINK, clear_header(op));
-    node.transmit();
-    assert_eq!(node.ended_contexts(), [1, 2]);
-}
-
-#[test]
 fn memory_is_not_exposed_to_peer_that_cannot_pull() {
     let (mut node, peer) = engine_that_exposes();
     for context in 1..=2 {

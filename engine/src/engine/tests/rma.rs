@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::{hint, thread};
 
+use super::atomics::{atomic_request, base_local, fetch_local};
+use super::flushes::flush_request;
 use super::*;
 
 pub(super) const KEY: u64 = 77;
@@ -32,7 +34,7 @@ pub(super) fn raw_region(memory: &mut [u8], attr: RegionAttr) -> Result<Region, 
 }
 
 /// Returns an engine with a peer, and with a region of this length.
-fn engine_with_region(len_bytes: usize) -> (Node, Arc<Region>) {
+pub(super) fn engine_with_region(len_bytes: usize) -> (Node, Arc<Region>) {
     let (node, _) = engine_with_peer();
     let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
     let region = node.engine.target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
@@ -61,7 +63,7 @@ pub(super) fn sent_answers(transport: &Scripted) -> Vec<(u64, Outcome)> {
 
 fn last_sent_op(transport: &Scripted) -> u64 {
     match transport.sent.last() {
-        Some((_, Header::Rma(rma), _)) => rma.op,
+        Some((_, Header::Rma(Rma { op, .. }) | Header::Atomic(Atomic { op, .. }), _)) => *op,
         other => panic!("no access was sent last: {other:?}"),
     }
 }
@@ -90,70 +92,6 @@ fn write_to_raw_region_is_received_in_place() {
     assert_eq!(memory, b"<<\0\0hello!");
     let outcomes = [(1, Outcome::Done), (2, Outcome::Done), (3, Outcome::Refused(Refusal::Key))];
     assert_eq!(sent_answers(&node.transport), outcomes);
-}
-
-#[test]
-fn empty_access_ignores_its_target() {
-    let (mut node, region) = engine_with_region(10);
-    let access =
-        |op, key, address, kind, durable| Header::Rma(Rma { op, key, address, len_bytes: 0, kind, durable });
-    for (op, kind) in [(1, WRITE), (2, RmaKind::Read)] {
-        node.frame(LINK, &access(op, KEY + 1, 0, kind, Durable::Nothing), b"");
-        node.frame(LINK, &access(op + 2, KEY, 11, kind, Durable::Nothing), b"");
-    }
-    // A durable write must name a region, even if it is empty.
-    node.pass_with_frame(LINK, &access(5, KEY + 1, 0, WRITE, Durable::Everything), b"");
-    let mut answers = sent_answers(&node.transport);
-    answers.sort_unstable_by_key(|(op, _)| *op);
-    let mut expected: Vec<_> = (1..5).map(|op| (op, Outcome::Done)).collect();
-    expected.push((5, Outcome::Refused(Refusal::Key)));
-    assert_eq!(answers, expected);
-    assert_eq!(read_region(&region), [0; 10]);
-    assert!(node.engine.condemned.is_empty());
-}
-
-#[test]
-fn access_outside_region_or_rights_is_refused_and_link_stays_up() {
-    let (mut node, region) = engine_with_region(10);
-    let attr = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
-    node.engine.target.regions().add(Region::owned(10, attr).unwrap()).unwrap();
-    let with_key = |op, key, kind| {
-        Header::Rma(Rma { op, key, address: 0, len_bytes: 4, kind, durable: Durable::Nothing })
-    };
-    let cases = [
-        (with_key(1, KEY + 1, WRITE), Refusal::Key),
-        (with_key(2, 1, WRITE), Refusal::Access),
-        (rma_header(3, 7, 4, WRITE), Refusal::Range),
-        (rma_header(4, u64::MAX - 1, 4, WRITE), Refusal::Range),
-        (rma_header(5, 7, 4, RmaKind::Offer { data: None, remote_bytes: 4 }), Refusal::Range),
-        (rma_header(6, 7, 4, RmaKind::Read), Refusal::Range),
-        (with_key(7, KEY + 1, RmaKind::Read), Refusal::Key),
-    ];
-    for (header, _) in &cases {
-        let payload = vec![b'x'; header.payload_len_bytes() as usize];
-        node.frame(LINK, header, &payload);
-    }
-    node.frame_begun(LINK, &rma_header(8, 7, 4, WRITE));
-    node.payload_arrived(LINK, b"xxxx");
-    node.transmit();
-    let mut answers = sent_answers(&node.transport);
-    answers.sort_by_key(|(op, _)| *op);
-    let expected: Vec<_> = (1..).zip(cases.iter().map(|(_, refusal)| Outcome::Refused(*refusal))).collect();
-    assert_eq!(answers[..7], expected);
-    assert_eq!(answers[7], (8, Outcome::Refused(Refusal::Range)));
-    assert_eq!(read_region(&region), [0; 10]);
-    assert!(node.transport.closed.is_empty() && node.transport.pulled.is_empty());
-}
-
-#[test]
-fn access_without_endpoint_capability_is_refused() {
-    let config = Config { remote_access: MrAccess::REMOTE_READ, ..untimed_config() };
-    let (mut node, _) = engine_with_config(config);
-    let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
-    node.engine.target.regions().add(Region::owned(1, attr).unwrap()).unwrap();
-    node.frame(LINK, &rma_header(1, 0, 1, WRITE), b"x");
-    node.pass_with_frame(LINK, &rma_header(2, 0, 1, RmaKind::Read), b"");
-    assert_eq!(sent_answers(&node.transport), [(1, Outcome::Refused(Refusal::Access)), (2, Outcome::Done)]);
 }
 
 #[test]
@@ -204,30 +142,6 @@ fn access_after_the_end_of_a_link_waits_for_the_frame_on_the_other() {
         let (link, header, payload) = node.transport.sent.last().unwrap();
         assert!(matches!(header, Header::Rma(_)) && *link == OTHER && payload == b"later", "{header:?}");
     }
-}
-
-#[test]
-fn region_closed_during_read_is_not_read_further() {
-    let (mut node, _) = engine_with_region(1);
-    let mut memory = vec![b'a'; 20];
-    let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 0 };
-    let region = node.engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
-    let read = Header::Rma(Rma {
-        op: 5,
-        key: 1,
-        address: 0,
-        len_bytes: 20,
-        kind: RmaKind::Read,
-        durable: Durable::Nothing,
-    });
-    node.frame(LINK, &read, b"");
-    node.transport.answers = [Sent::Partial(4)].into();
-    node.transmit();
-    node.engine.target.regions().close(&region);
-    memory.fill(b'b');
-    node.transmit();
-    assert_eq!(node.transport.sent[0].2, [&[b'a'; 4][..], &[0; 16]].concat());
-    assert_eq!(sent_answers(&node.transport), [(5, Outcome::Refused(Refusal::Key))]);
 }
 
 /// Another thread closes the region at any moment of the pass that sends the data.
@@ -379,59 +293,6 @@ fn peer_that_leaves_answers_unread_is_disconnected() {
 }
 
 #[test]
-fn write_ends_with_its_answer() {
-    let (mut node, peer) = engine_with_peer();
-    node.post(rma_request(peer, write_local(b"small"), 1));
-    let op = last_sent_op(&node.transport);
-    let sent = rma_header(op, 3, 5, WRITE);
-    assert_eq!(node.transport.sent, [(LINK, sent, b"small".to_vec())]);
-    assert!(node.sink.ended.is_empty() && node.outstanding_transmits() == 1);
-    node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = node.take_ended().remove(0).unwrap();
-    assert_eq!((completion.context, completion.flags), (1, CompletionFlags::RMA | CompletionFlags::WRITE));
-    assert_eq!(completion.len_bytes, 5);
-    assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"small")));
-
-    for (refusal, errno) in [
-        (Refusal::Key, Errno::EKEYREJECTED),
-        (Refusal::Access, Errno::EACCES),
-        (Refusal::Range, Errno::EINVAL),
-    ] {
-        node.post(rma_request(peer, write_local(b"refused"), 2).signalled(Signalled::No));
-        let answer = Header::Answer { op: last_sent_op(&node.transport), outcome: Outcome::Refused(refusal) };
-        node.frame(LINK, &answer, b"");
-        let failure = node.take_ended().remove(0).unwrap_err();
-        assert_eq!((failure.error.errno(), failure.completion.context), (errno, 2));
-    }
-    assert!(node.outstanding_transmits() == 0 && node.engine.condemned.is_empty());
-}
-
-#[test]
-fn injected_write_is_copied_and_reports_no_success() {
-    for answer in [Sent::Full, Sent::Partial(2), Sent::Whole] {
-        let (mut node, peer) = engine_with_peer();
-        let mut bytes = *b"more than inline";
-        let segment = Segment { address: bytes.as_ptr(), len_bytes: bytes.len() };
-        #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
-        // SAFETY: the engine copies injected memory before `post_request` returns.
-        let source = unsafe { Source::raw(&[segment]) }.unwrap();
-        node.transport.answers = [answer].into();
-        let local = RmaLocal::Write { source, data: None };
-        node.post(rma_request(peer, local, 0).inject(true).signalled(Signalled::No));
-        bytes.fill(0);
-        node.transmit();
-        assert_eq!(node.transport.sent[0].2, b"more than inline");
-        let done = Header::Answer { op: last_sent_op(&node.transport), outcome: Outcome::Done };
-        node.frame(LINK, &done, b"");
-        assert!(
-            node.sink.ended.is_empty()
-                && node.outstanding_transmits() == 0
-                && node.engine.condemned.is_empty()
-        );
-    }
-}
-
-#[test]
 fn long_write_is_offered_and_sent_on_request() {
     for (asks, outcome) in [(false, Outcome::Done), (true, Outcome::Done), (false, Outcome::Fault)] {
         let (mut node, peer) = engine_with_peer();
@@ -453,61 +314,6 @@ fn long_write_is_offered_and_sent_on_request() {
         node.post(rma_request(peer, write_local(b"0123456789"), 2));
         assert_eq!(node.transport.exposed.len(), 1 + usize::from(!asks));
     }
-}
-
-#[test]
-fn read_ends_with_its_last_byte() {
-    let (mut node, peer) = engine_with_peer();
-    node.post(rma_request(peer, read_local(6), 1));
-    let op = last_sent_op(&node.transport);
-    node.frame(LINK, &Header::ReadData { op, len_bytes: 2 }, b"ab");
-    node.frame_begun(LINK, &Header::ReadData { op, len_bytes: 4 });
-    node.payload_arrived(LINK, b"c");
-    node.arrivals().payload_space(LINK)[0].copy_from_slice(b"def");
-    node.arrivals().bytes_placed(LINK, 3);
-    node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    let completion = node.take_ended().remove(0).unwrap();
-    assert_eq!(completion.flags, CompletionFlags::RMA | CompletionFlags::READ);
-    assert_eq!(completion.buffer, Buffer::Received(BytesMut::from(&b"abcdef"[..])));
-
-    // A read of no bytes gets only an answer.
-    node.post(rma_request(peer, read_local(0), 2));
-    let op = last_sent_op(&node.transport);
-    node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    assert_eq!(node.ended_contexts(), [2]);
-}
-
-#[test]
-fn accesses_keep_queue_order_and_fence_waits_for_answers() {
-    let (mut node, peer) = engine_with_peer();
-    node.transport.answers = [Sent::Partial(1), Sent::Full].into();
-    node.post(rma_request(peer, write_local(b"ten bytes."), 1));
-    node.post(send_request(peer, b"m", 2));
-    node.post(rma_request(peer, read_local(1), 3));
-    node.post(rma_request(peer, write_local(b"!"), 4).fence(true));
-    node.post(send_request(peer, b"n", 5));
-    node.transmit_times(5);
-    let kinds = |transport: &Scripted| -> Vec<&str> {
-        let kind = |header: &Header| match header {
-            Header::Message(_) => "message",
-            Header::Rma(Rma { kind: RmaKind::Read, .. }) => "read",
-            Header::Rma(_) => "write",
-            _ => "other",
-        };
-        transport.sent.iter().map(|(_, header, _)| kind(header)).collect()
-    };
-    assert_eq!(kinds(&node.transport), ["write", "message", "read"]);
-    let ops: Vec<u64> = node
-        .transport
-        .sent
-        .iter()
-        .filter_map(|(_, header, _)| if let Header::Rma(rma) = header { Some(rma.op) } else { None })
-        .collect();
-    node.pass_with_frame(LINK, &Header::Answer { op: ops[0], outcome: Outcome::Done }, b"");
-    assert_eq!(kinds(&node.transport).len(), 3, "the read has no answer");
-    node.frame(LINK, &Header::ReadData { op: ops[1], len_bytes: 1 }, b"x");
-    node.pass_with_frame(LINK, &Header::Answer { op: ops[1], outcome: Outcome::Done }, b"");
-    assert_eq!(kinds(&node.transport), ["write", "message", "read", "write", "message"]);
 }
 
 #[test]
@@ -540,37 +346,66 @@ fn waiting_access_is_cancellable_and_sent_one_fails_with_its_link() {
 
 #[test]
 fn invalid_answer_to_access_ends_the_link() {
+    type Post = fn(PeerId) -> AddressedRequest;
     type Headers = fn(u64) -> Vec<Header>;
-    fn done_answer(op: u64) -> Header {
-        Header::Answer { op, outcome: Outcome::Done }
+    fn answer(op: u64, outcome: Outcome) -> Header {
+        Header::Answer { op, outcome }
     }
-    fn fault_answer(op: u64) -> Header {
-        Header::Answer { op, outcome: Outcome::Fault }
+    fn done_answer(op: u64) -> Header {
+        answer(op, Outcome::Done)
     }
     fn read_data_header(op: u64, len_bytes: u64) -> Header {
         Header::ReadData { op, len_bytes }
     }
-    let cases: [(RmaLocal, Headers); 8] = [
-        (write_local(b"x"), |op| vec![done_answer(op + 1)]),
-        (write_local(b"x"), |op| vec![fault_answer(op)]),
-        (write_local(b"x"), |op| vec![read_data_header(op, 1)]),
-        (write_local(b"x"), |op| vec![Header::Done { op, fault: false }]),
-        (write_local(b"x"), |op| vec![done_answer(op), done_answer(op)]),
-        (read_local(2), |op| vec![done_answer(op)]),
-        (read_local(2), |op| vec![read_data_header(op, 1), read_data_header(op, 2)]),
-        (read_local(2), |op| vec![Header::Clear { op, cannot_pull: false }]),
+    let write: Post = |peer| rma_request(peer, write_local(b"x"), 1);
+    let read: Post = |peer| rma_request(peer, read_local(2), 1);
+    let update: Post = |peer| atomic_request(peer, base_local(b"xy"), AtomicOp::Sum, 1);
+    let fetch: Post = |peer| atomic_request(peer, fetch_local(b"xy"), AtomicOp::Sum, 1);
+    let visibility: Post = |peer| flush_request(peer, FlushKind::Visibility, 8, 1);
+    let persistent: Post = |peer| flush_request(peer, FlushKind::Persistent, 8, 1);
+    let cases: [(Post, Headers); 22] = [
+        (write, |op| vec![done_answer(op + 1)]),
+        (write, |op| vec![answer(op, Outcome::Fault)]),
+        (write, |op| vec![answer(op, Outcome::NotDurable)]),
+        (write, |op| vec![read_data_header(op, 1)]),
+        (write, |op| vec![Header::Done { op, fault: false }]),
+        (write, |op| vec![done_answer(op), done_answer(op)]),
+        (read, |op| vec![done_answer(op)]),
+        (read, |op| vec![read_data_header(op, 1), read_data_header(op, 2)]),
+        (read, |op| vec![Header::Clear { op, cannot_pull: false }]),
+        (update, |op| vec![done_answer(op + 1)]),
+        (update, |op| vec![answer(op, Outcome::Fault)]),
+        (update, |op| vec![read_data_header(op, 2)]),
+        (update, |op| vec![Header::Clear { op, cannot_pull: false }]),
+        (update, |op| vec![Header::Done { op, fault: false }]),
+        (update, |op| vec![done_answer(op), done_answer(op)]),
+        (fetch, |op| vec![done_answer(op)]),
+        (fetch, |op| vec![read_data_header(op, 1)]),
+        (fetch, |op| vec![read_data_header(op, 3)]),
+        (fetch, |op| vec![read_data_header(op, 2), done_answer(op)]),
+        (visibility, |op| vec![answer(op, Outcome::NotDurable)]),
+        (visibility, |op| vec![answer(op, Outcome::Fault)]),
+        (persistent, |op| vec![answer(op, Outcome::Fault)]),
     ];
-    for (local, headers) in cases {
+    for (post, headers) in cases {
         let (mut node, peer) = engine_with_peer();
-        node.post(rma_request(peer, local, 1));
-        for header in headers(last_sent_op(&node.transport)) {
+        node.post(post(peer));
+        let headers = headers(last_sent_op(&node.transport));
+        for header in &headers {
             let payload = vec![b'x'; header.payload_len_bytes() as usize];
-            node.frame(LINK, &header, &payload);
+            node.frame(LINK, header, &payload);
         }
         node.transmit();
-        assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
-        assert_eq!(node.ended_contexts(), [1]);
+        assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "{headers:?}");
+        assert_eq!(node.ended_contexts(), [1], "{headers:?}");
     }
+    // An answer before the link has taken all operands breaks the protocol.
+    let (mut node, peer) = engine_with_peer();
+    node.transport.answers = [Sent::Partial(3)].into();
+    node.post(atomic_request(peer, fetch_local(b"more than inline"), AtomicOp::Sum, 1));
+    let early = read_data_header(last_sent_op(&node.transport), 16);
+    node.pass_with_frame(LINK, &early, b"more than inline");
+    assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 }
 
 #[test]

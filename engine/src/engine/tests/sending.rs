@@ -1,5 +1,7 @@
 //! Tests of sends that travel eagerly, and of their acknowledgement.
 
+use super::atomics::atomic_request;
+use super::rma::{read_local, rma_request};
 use super::*;
 
 #[test]
@@ -20,21 +22,62 @@ fn sends_to_full_link_are_queued_in_order() {
     assert!(node.transport.connected.is_empty(), "the peer's own link is used");
 }
 
+/// Shows fi_msg/length-up-to-max-msg-size, fi_rma/rma-length-up-to-max-msg-size.
 #[test]
-fn injected_message_is_copied_if_link_is_full() {
-    for answer in [Sent::Full, Sent::Partial(4)] {
+fn operations_of_the_maximal_length_are_posted() {
+    let (mut node, peer) = engine_with_peer();
+    node.engine.config = Config { message_max_bytes: 4, ..untimed_config() };
+    node.post(send_request(peer, b"1234", 1));
+    node.post(rma_request(peer, read_local(4), 2));
+    let too_long = node.try_post(rma_request(peer, read_local(5), 3)).unwrap_err();
+    assert_eq!(too_long.error, Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into());
+}
+
+#[test]
+fn posts_beyond_depth_or_message_limit_are_refused() {
+    let (mut node, peer) = engine_with_peer();
+    node.engine.config = Config { tx_depth_ops: 1, message_max_bytes: 4, ..untimed_config() };
+    let too_long = node.try_post(send_request(peer, b"12345", 0)).unwrap_err();
+    assert_eq!(too_long.error, Misuse::TooLong { len_bytes: 5, max_bytes: 4 }.into());
+    assert_eq!(too_long.returned.into_sent().unwrap().len(), 5);
+    node.transport.answers = [Sent::Full].into();
+    node.post(send_request(peer, b"1", 1));
+    let full = node.try_post(send_request(peer, b"2", 2)).unwrap_err();
+    assert_eq!(full.error, Again::QueueFull.into());
+    node.transmit();
+    node.post(send_request(peer, b"3", 3));
+    assert_eq!(node.ended_contexts(), [1, 3]);
+}
+
+#[test]
+fn injected_operation_is_copied_if_link_has_no_room_for_all() {
+    for (kind, answer) in ["message", "write", "atomic"]
+        .into_iter()
+        .flat_map(|kind| [Sent::Full, Sent::Partial(4)].map(|answer| (kind, answer)))
+    {
         let (mut node, peer) = engine_with_peer();
-        let mut message = *b"injected message";
-        let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
+        let mut bytes = *b"injected memory!";
+        let segments = [0..7, 7..16]
+            .map(|part| Segment { address: bytes[part.clone()].as_ptr(), len_bytes: part.len() });
         #[expect(unsafe_code, reason = "the raw tier is what injection is about")]
-        // SAFETY: the engine copies an injected message before `post_request` returns.
-        let source = unsafe { Source::raw(&[segment]) }.unwrap();
+        // SAFETY: the engine copies injected memory before `post_request` returns.
+        let source = || unsafe { Source::raw(&segments) }.unwrap();
+        let request = match kind {
+            "message" => send_request(peer, b"", 1).source(source()),
+            "write" => rma_request(peer, RmaLocal::Write { source: source(), data: None }, 1),
+            _ => {
+                let result = Destination::owned(BytesMut::zeroed(bytes.len()));
+                let local = AtomicLocal::Compare { operand: source(), compare: source(), result };
+                atomic_request(peer, local, AtomicOp::Cswap, 1)
+            }
+        };
         node.transport.answers = [answer].into();
-        node.post(send_request(peer, b"", 0).source(source).inject(true).signalled(Signalled::No));
-        message.fill(0);
+        node.post(request.inject(true).signalled(Signalled::No));
+        bytes.fill(0);
         node.transmit();
-        assert_eq!(node.transport.sent[0].2, b"injected message");
-        assert!(node.sink.ended.is_empty());
+        let sent = b"injected memory!".repeat(if kind == "atomic" { 2 } else { 1 });
+        assert_eq!(node.transport.sent[0].2, sent, "{kind}, {answer:?}");
+        assert!(node.sink.ended.is_empty(), "{kind}, {answer:?}");
     }
 }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::{hint, slice, thread};
+use std::{hint, thread};
 
 use super::*;
 
 mod leaving;
-mod random;
 
 const BUDGET_BYTES: usize = 1 << 20;
 
@@ -36,23 +35,6 @@ impl Member {
     fn link_up(&mut self) {
         let up = LinkEvent::up(address(2), 1);
         self.engine.arrivals(&mut self.sink).link_event(LINK, up);
-    }
-
-    /// Returns a member with a connection to the endpoint at port 3.
-    fn connected(shared: &Arc<SharedReceiver>, is_selective: bool) -> Member {
-        let mut engine = Engine::new(Config { role: EndpointRole::Connected, ..untimed_config() });
-        let id = engine.join_shared_receiver(shared, is_selective);
-        let (mut transport, mut sink) = (Scripted::default(), Recorder::default());
-        engine.connect(address(2), 1, b"", None, &mut transport, &mut sink).unwrap();
-        for (link, port) in [(LinkId(0), 2), (LINK, 3)] {
-            engine.arrivals(&mut sink).link_event(link, LinkEvent::up(address(port), 1));
-        }
-        let accept = HandshakeHeader { step: HandshakeStep::Accept, number: 1, data_bytes: 0 };
-        engine.arrivals(&mut sink).frame(LINK, &Header::Connection(accept), b"");
-        engine.transmit(&mut transport, &mut sink);
-        assert!(engine.connected_peer().is_some_and(|peer| peer.is_ok()));
-        transport.sent.clear();
-        Member { id, engine, transport, sink }
     }
 
     fn receive_offer(&mut self, op: u64, len_bytes: u64) {
@@ -94,23 +76,6 @@ fn message_header(len_bytes: u64, awaits: AwaitedReply) -> Header {
 }
 
 #[test]
-fn message_completes_at_its_member() {
-    let (shared, mut first, mut second) = two_members();
-    for context in 1..4 {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
-    second.receive_frame(&untagged_header(3), b"two");
-    first.receive_frame(&untagged_header(3), b"one");
-    second.receive_frame(&message_header(3, AwaitedReply::Match), b"due");
-    assert_eq!(first.take_ended(), [(2, Ok(b"one".to_vec()))]);
-    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec())), (3, Ok(b"due".to_vec()))]);
-    assert!(!shared.has_mail_for_members(), "each has done its own");
-    second.progress();
-    assert!(second.transport.headers_since(0).contains(&Header::Matched { number: 2 }));
-    assert_eq!(second.sink.counted, [(CounterEvents::RECV, true); 2]);
-}
-
-#[test]
 fn post_matching_other_members_message_is_completed_by_that_member() {
     let (shared, mut first, mut second) = two_members();
     second.receive_frame(&message_header(3, AwaitedReply::Match), b"two");
@@ -128,23 +93,6 @@ fn post_matching_other_members_message_is_completed_by_that_member() {
     assert!(second.transport.headers_since(0).contains(&Header::Matched { number: 1 }));
     first.progress();
     assert!(first.take_ended().is_empty() && first.transport.sent.is_empty());
-}
-
-/// Delivers mail as applications' calls do. Returns the contexts and flags in the order of the reports.
-#[test]
-fn peek_at_a_shared_receiver_finds_what_came_behind_the_end_of_a_receive() {
-    let (shared, mut first, _) = two_members();
-    shared.post_receive(None, receive_request(8, 1)).unwrap();
-    let mut pass = first.engine.arrivals(&mut first.sink);
-    for payload in [b"one", b"two"] {
-        pass.frame(LINK, &untagged_header(3), payload);
-    }
-    let any = Criteria { source: None, tag: 0, ignore: 0 };
-    let request =
-        PeekRequest { tagged: false, criteria: any, context: 2, work: None, then: PeekAction::Keep };
-    shared.peek(None, request).unwrap();
-    let ended = deliver_mail(&shared, slice::from_mut(&mut first));
-    assert!(ended.iter().map(|(context, _)| context).eq(&[1, 2]), "{ended:?}");
 }
 
 fn deliver_mail(shared: &SharedReceiver, members: &mut [Member]) -> Vec<(u64, CompletionFlags)> {
@@ -255,24 +203,6 @@ fn completion_names_the_source_by_the_members_own_id() {
 }
 
 #[test]
-fn reports_without_members_wait_for_one() {
-    let shared = SharedReceiver::new(2, BUDGET_BYTES);
-    for context in [1, 2] {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
-    assert!(shared.cancel(2) && !shared.cancel(2));
-    assert!(
-        shared.post_receive(None, receive_request(8, 3)).is_err(),
-        "what was not reported is outstanding"
-    );
-    let mut member = Member::join(&shared);
-    assert_eq!(shared.take_members_with_mail(), [member.id]);
-    member.progress();
-    assert_eq!(member.take_ended(), [(2, Err(OperationError::Cancelled))]);
-    shared.post_receive(None, receive_request(8, 3)).unwrap();
-}
-
-#[test]
 fn deferred_work_that_a_leaving_member_was_to_record_is_recorded_by_another() {
     let (shared, mut first, mut second) = two_members();
     second.receive_frame(&untagged_header(3), b"two");
@@ -301,57 +231,6 @@ fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
     next.progress();
     assert_eq!(next.take_ended(), [(1, Err(OperationError::Cancelled))]);
     assert_eq!(next.sink.counted.len(), 1);
-}
-
-/// Makes the second member leave before it has reported the release of the buffer with the context
-/// 5. Returns the report that the first member makes instead.
-fn leave_before_release(first: &mut Member, mut second: Member) -> Result<EndedOperation, FailedOperation> {
-    second.progress();
-    first.progress();
-    assert!(first.take_ended().is_empty());
-    second.engine.leave_shared_receiver(&mut second.sink);
-    first.progress();
-    let mut ended = first.sink.take_ended();
-    assert_eq!(ended.len(), 1, "{ended:?}");
-    let released = ended.remove(0);
-    let told = released.as_ref().unwrap_or_else(|failure| &failure.completion);
-    assert!(told.flags.contains(CompletionFlags::MULTI_RECV));
-    assert_eq!((told.context, told.len_bytes, told.source), (5, 0, None));
-    released
-}
-
-#[test]
-fn release_that_came_with_a_lost_message_is_reported_by_another_member() {
-    let (shared, mut first, mut second) = two_members();
-    second.sink.room = 0;
-    shared.post_multi_receive(None, receive_request(8, 5), 7, None).unwrap();
-    second.receive_frame(&untagged_header(3), b"two");
-    let released = leave_before_release(&mut first, second).unwrap();
-    assert_eq!(released.flags, CompletionFlags::MULTI_RECV);
-    assert!(matches!(&released.buffer, Buffer::Unused(rest) if rest.len() == 5), "{released:?}");
-}
-
-#[test]
-fn release_by_a_message_that_did_not_fit_is_reported_by_another_member() {
-    let (shared, mut first, mut second) = two_members();
-    second.sink.room = 0;
-    shared.post_multi_receive(None, receive_request(8, 5), 1, None).unwrap();
-    first.receive_frame(&untagged_header(3), b"one");
-    assert_eq!(first.take_ended(), [(5, Ok(b"one".to_vec()))]);
-    second.receive_frame(&untagged_header(6), b"longer");
-    let released = leave_before_release(&mut first, second).unwrap();
-    assert!(matches!(&released.buffer, Buffer::Unused(rest) if rest.len() == 5), "{released:?}");
-}
-
-#[test]
-fn cancelled_buffer_whose_last_message_is_lost_is_reported_by_another_member() {
-    let (shared, mut first, mut second) = two_members();
-    second.sink.room = 0;
-    shared.post_multi_receive(None, receive_request(8, 5), 1, None).unwrap();
-    second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(3));
-    assert!(shared.cancel(5));
-    second.engine.arrivals(&mut second.sink).payload_arrived(LINK, b"two");
-    assert_eq!(leave_before_release(&mut first, second).unwrap_err().error, OperationError::Cancelled);
 }
 
 #[test]
@@ -391,22 +270,6 @@ fn offer_is_fetched_by_its_member() {
     second.progress();
     assert_eq!(second.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
     assert!(second.transport.headers_since(0).contains(&Header::Done { op: 3, fault: false }));
-}
-
-#[test]
-fn directed_receive_fails_when_the_last_link_to_its_source_ends() {
-    let (shared, mut first, mut second) = two_members();
-    let only = Some(address(2));
-    shared.post_receive(only, receive_request(8, 1)).unwrap();
-    first.lose_link(LINK);
-    first.progress();
-    second.progress();
-    assert!(first.take_ended().is_empty() && second.take_ended().is_empty());
-    second.lose_link(LINK);
-    first.progress();
-    second.progress();
-    assert_eq!(first.take_ended(), [(1, Err(OperationError::Link(RESET)))], "it is told to the oldest");
-    shared.post_receive(None, receive_request(8, 2)).expect("others may send");
 }
 
 #[test]
@@ -465,26 +328,6 @@ impl Sink for Posting<'_> {
 }
 
 #[test]
-fn members_that_lost_an_awaited_source_connect_until_the_receive_fails() {
-    let (shared, mut first, mut second) = two_members();
-    let mut third = Member::unlinked(&shared);
-    first.lose_link(LINK);
-    second.lose_link(LINK);
-    shared.post_receive(Some(address(2)), receive_request(8, 1)).unwrap();
-    third.progress();
-    first.progress();
-    assert!(third.transport.connected.is_empty(), "it never met the source");
-    assert_eq!(first.transport.connected, [address(2)]);
-    let refused = LinkError::System(Errno::ECONNREFUSED);
-    first.engine.arrivals(&mut first.sink).link_event(LinkId(0), LinkEvent::Down(refused.clone()));
-    first.progress();
-    assert_eq!(first.take_ended(), [(1, Err(OperationError::Link(refused)))]);
-    second.progress();
-    assert!(second.transport.connected.is_empty(), "no receive awaits the source any more");
-    assert!(second.take_ended().is_empty());
-}
-
-#[test]
 fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
     let (shared, _, mut second) = two_members();
     for message in [b"one", b"two"] {
@@ -503,32 +346,6 @@ fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
 }
 
 #[test]
-fn messages_kept_aside_for_a_full_member_match_in_order_of_arrival() {
-    let (shared, _, mut second) = two_members();
-    let other = LinkId(8);
-    second.engine.arrivals(&mut second.sink).link_event(other, LinkEvent::up(address(9), 1));
-    let from_other = |member: &mut Member, message: &[u8]| {
-        member.engine.arrivals(&mut member.sink).frame(other, &untagged_header(3), message);
-    };
-    second.sink.room = 0;
-    shared.post_receive(None, receive_request(8, 1)).unwrap();
-    second.receive_frame(&untagged_header(3), b"any");
-    // This message finds no receive.
-    from_other(&mut second, b"old");
-    let only = Some(address(2));
-    shared.post_multi_receive(only, receive_request(64, 5), 1, None).unwrap();
-    // The buffer takes no message while the queue is full. All later messages wait, too.
-    second.receive_frame(&untagged_header(3), b"for");
-    from_other(&mut second, b"new");
-    // This buffer also accepts the message "old", which arrived before the messages that wait.
-    shared.post_multi_receive(None, receive_request(64, 6), 1, None).unwrap();
-    second.sink.room = usize::MAX;
-    second.progress();
-    let expected = [(1, b"any"), (6, b"old"), (5, b"for"), (6, b"new")];
-    assert_eq!(second.take_ended(), expected.map(|(context, message)| (context, Ok(message.to_vec()))));
-}
-
-#[test]
 fn mailbox_entries_of_a_link_are_dropped_with_it() {
     let (shared, _, mut second) = two_members();
     second.receive_frame(&message_header(3, AwaitedReply::Match), b"two");
@@ -538,34 +355,4 @@ fn mailbox_entries_of_a_link_are_dropped_with_it() {
     second.progress();
     assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec()))]);
     assert!(second.transport.sent.is_empty(), "{:?}", second.transport.sent);
-}
-
-#[test]
-fn receives_of_a_sharing_engine_are_refused() {
-    let (_shared, mut first, _) = two_members();
-    let refused = first.engine.post_receive(receive_request(8, 1), &mut first.sink).unwrap_err();
-    assert_eq!(refused.errno(), Errno::ENOSYS);
-    assert!(matches!(first.engine.cancel(1, &mut first.sink), Err(Error::Misuse(Misuse::NotFound(_)))));
-}
-
-#[test]
-fn write_with_remote_data_takes_a_receive_of_the_context_at_its_member() {
-    let (shared, mut first, mut second) = two_members();
-    for member in [&mut first, &mut second] {
-        member.engine.target.give_remote_data_to_receives();
-    }
-    let kind = RmaKind::Write { data: Some(70) };
-    second.receive_frame(&rma::rma_header(1, 0, 0, kind), b"");
-    first.receive_frame(&untagged_header(3), b"one");
-    for context in 1..=2 {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
-    for member in [&mut first, &mut second] {
-        member.progress();
-    }
-    let [ended] = &second.sink.take_ended()[..] else { panic!("one receive has ended there") };
-    let ended = ended.as_ref().unwrap();
-    assert_eq!((ended.context, ended.data, ended.source), (1, 70, second.engine.peers().find(address(2))));
-    assert_eq!(first.take_ended(), [(2, Ok(b"one".to_vec()))]);
-    assert_eq!(second.sink.counted, [(CounterEvents::REMOTE_WRITE, true), (CounterEvents::RECV, true)]);
 }

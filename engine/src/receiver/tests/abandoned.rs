@@ -73,20 +73,6 @@ fn link_end_drops_a_limited_number_of_offers_in_each_step() {
 }
 
 #[test]
-fn links_that_end_in_one_step_share_its_limit() {
-    let (mut receiver, mut asked) = receiver_with_large_budget();
-    receiver.link_added(OTHER, PeerId(6), MemberId::ONLY);
-    for link in [LINK, OTHER] {
-        offer(&mut receiver, link, STEP_MAX_DROPS, AwaitedReply::Match, &mut asked);
-    }
-    for link in [LINK, OTHER] {
-        receiver.link_ended(link, &RESET, &mut asked);
-    }
-    assert_eq!(receiver.unexpected_len(), STEP_MAX_DROPS);
-    drop_all(&mut receiver, &mut asked);
-}
-
-#[test]
 fn receive_and_peek_find_no_offer_of_a_link_that_has_ended() {
     let (mut receiver, mut asked) = receiver_with_large_budget();
     receiver.link_added(OTHER, PeerId(6), MemberId::ONLY);

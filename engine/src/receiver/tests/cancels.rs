@@ -4,11 +4,6 @@ use std::ops::Range;
 
 use super::*;
 
-const FROM_PEER: Criteria = Criteria { source: Some(PEER), ..Criteria::any() };
-
-/// The start and the end of each piece of a receive's memory.
-type Pieces<'a> = &'a [(usize, usize)];
-
 /// Memory that is never freed.
 struct Memory {
     start: *mut u8,
@@ -27,11 +22,10 @@ impl Memory {
     }
 
     /// Returns a destination in this memory. No two destinations of a test have a byte in common.
-    fn destination(&self, pieces: Pieces<'_>) -> Destination {
-        let segments: Vec<_> = pieces.iter().map(|&(start, end)| self.segment(&(start..end))).collect();
+    fn destination(&self, range: Range<usize>) -> Destination {
         #[expect(unsafe_code, reason = "only memory of the raw tier has a place")]
         // SAFETY: the memory is initialised and never freed, and nothing but the destinations uses it.
-        unsafe { Destination::raw(&segments) }.unwrap()
+        unsafe { Destination::raw(&[self.segment(&range)]) }.unwrap()
     }
 }
 
@@ -45,76 +39,6 @@ fn take_contexts_and_cancels(asked: &mut EffectsRecorder) -> Vec<(u64, bool)> {
             (context, end.is_err())
         })
         .collect()
-}
-
-#[test]
-fn posted_receives_into_a_range_are_cancelled_and_all_others_stay() {
-    const ANY: Criteria = Criteria::any();
-    const UNTAGGED: bool = false;
-    const TAGGED: bool = true;
-    let range = 64..128;
-    let in_memory: [(u64, bool, Criteria, Pieces); 12] = [
-        // The first untagged and the first tagged message match these two.
-        (1, UNTAGGED, ANY, &[(64, 72)]),
-        (2, TAGGED, ANY, &[(72, 80)]),
-        (3, UNTAGGED, ANY, &[(80, 88)]),
-        (4, UNTAGGED, ANY, &[(56, 64)]),
-        (5, TAGGED, ANY, &[(88, 96)]),
-        (6, TAGGED, ANY, &[(128, 136)]),
-        (7, UNTAGGED, FROM_PEER, &[(96, 104)]),
-        (8, TAGGED, FROM_PEER, &[(104, 112)]),
-        (9, UNTAGGED, FROM_PEER, &[(0, 8)]),
-        (10, UNTAGGED, ANY, &[(8, 16), (127, 128)]),
-        (11, TAGGED, ANY, &[(120, 127), (144, 152)]),
-        (12, TAGGED, ANY, &[(16, 24), (152, 160)]),
-    ];
-    let memory = Memory::leak();
-    let (mut receiver, mut asked) = receiver_with_link();
-    receiver.link_added(OTHER, PEER, MemberId::ONLY);
-    for (context, tagged, criteria, pieces) in in_memory {
-        let destination = memory.destination(pieces);
-        let request = ReceiveRequest { destination, tagged, criteria, ..receive_request(0, context) };
-        receiver.post(request, &mut asked).unwrap();
-    }
-    for (context, tagged) in [(13, UNTAGGED), (14, TAGGED)] {
-        receiver.post(ReceiveRequest { tagged, ..receive_request(8, context) }, &mut asked).unwrap();
-    }
-    let tagged_message = Message { tag: Some(5), ..Message::of_len(8) };
-    for (link, message) in [(LINK, Message::of_len(8)), (OTHER, tagged_message)] {
-        receiver.begin_message(link, &message, &mut asked).unwrap();
-        receiver.put_payload(link, b"half", &mut asked);
-    }
-
-    receiver.cancel_into(&memory.segment(&range), &mut asked);
-    let is_tagged = |ended: &Result<EndedOperation, FailedOperation>| {
-        ended.as_ref().unwrap_err().completion.flags.contains(CompletionFlags::TAGGED)
-    };
-    assert_eq!(
-        asked.ended.iter().map(is_tagged).collect::<Vec<_>>(),
-        [UNTAGGED, UNTAGGED, UNTAGGED, TAGGED, TAGGED, TAGGED]
-    );
-    assert_eq!(
-        take_contexts_and_cancels(&mut asked),
-        [(3, true), (7, true), (10, true), (5, true), (8, true), (11, true)]
-    );
-    assert_eq!(asked.counted, [(CounterEvents::RECV, false); 6]);
-    assert_eq!(receiver.outstanding_receives(), 8);
-    receiver.cancel_into(&memory.segment(&range), &mut asked);
-    assert!(asked.ended.is_empty(), "they are no longer posted");
-
-    // The matched receives get the rest of their messages, and the others match in their old order.
-    for link in [LINK, OTHER] {
-        receiver.put_payload(link, b"half", &mut asked);
-    }
-    assert_eq!(take_contexts_and_cancels(&mut asked), [(1, false), (2, false)]);
-    for message in [Message::of_len(8), tagged_message] {
-        for _ in 0..3 {
-            receiver.message_arrived(LINK, &message, b"in whole", &mut asked).unwrap();
-        }
-    }
-    let others = [4, 9, 13, 6, 12, 14].map(|context| (context, false));
-    assert_eq!(take_contexts_and_cancels(&mut asked), others);
-    assert_eq!((receiver.outstanding_receives(), receiver.unexpected_len()), (0, 0));
 }
 
 #[test]
@@ -134,7 +58,7 @@ fn buffer_is_cancelled_if_its_rest_is_in_the_range() {
         let case = format!("{arriving_bytes:?}, {range:?}");
         let memory = Memory::leak();
         let (mut receiver, mut asked) = receiver_with_link();
-        let destination = memory.destination(&[(64, 128)]);
+        let destination = memory.destination(64..128);
         let request = ReceiveRequest { destination, ..receive_request(0, 9) };
         receiver.post_multi_receive(request, 8, None, &mut asked).unwrap();
         if let Some(len_bytes) = arriving_bytes {
@@ -171,8 +95,8 @@ fn messages_into_a_range_leave_its_memory_alone_once_it_is_withdrawn() {
     receiver.link_added(OTHER, PEER, MemberId::ONLY);
     receiver.set_pull_step_max_bytes(4);
     let message = make_message(8, AwaitedReply::Nothing);
-    for (context, piece) in [(1, (0, 8)), (2, (64, 72)), (3, (8, 16))] {
-        let destination = memory.destination(&[piece]);
+    for (context, range) in [(1, 0..8), (2, 64..72), (3, 8..16)] {
+        let destination = memory.destination(range);
         receiver.post(ReceiveRequest { destination, ..receive_request(0, context) }, &mut asked).unwrap();
     }
     // The first two messages are sent, the third is pulled.

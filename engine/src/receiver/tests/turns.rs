@@ -2,10 +2,6 @@
 
 use super::*;
 
-mod random;
-
-const SERVED: [MemberId; 2] = [MemberId(1), MemberId(2)];
-
 /// Returns a receiver whose only member keeps the order.
 fn receiver_in_order() -> (Receiver, EffectsRecorder) {
     let (mut receiver, asked) = receiver_with_link();
@@ -126,54 +122,6 @@ fn tagged_unsignalled_deferred_and_truncated_receives_keep_their_turn() {
 }
 
 #[test]
-fn link_end_fails_fetches_and_completes_received_messages_in_order() {
-    let (mut receiver, mut asked) = receiver_in_order();
-    post_all(&mut receiver, 1..=6, &mut asked);
-    for (op, bytes) in [(7, &b"one"[..]), (8, b"two")] {
-        deliver_offer(&mut receiver, LINK, op, 5, &mut asked);
-        deliver_eager_message(&mut receiver, LINK, bytes, &mut asked);
-    }
-    receiver.begin_message(LINK, &make_message(5, AwaitedReply::Nothing), &mut asked).unwrap();
-    receiver.put_payload(LINK, b"half", &mut asked);
-    assert!(receiver.cancel(CancelKey::Context(6), &mut asked), "nothing has matched it");
-    assert_eq!(asked.take_ended(), [(6, Err(OperationError::Cancelled))]);
-    assert!(!receiver.cancel(CancelKey::Context(2), &mut asked), "it has its message");
-    receiver.link_ended(LINK, &RESET, &mut asked);
-    let ended = [
-        (1, Err(RESET)),
-        (2, Ok(b"one".to_vec())),
-        (3, Err(RESET)),
-        (4, Ok(b"two".to_vec())),
-        (5, Err(RESET)),
-    ];
-    assert_eq!(asked.take_ended(), ended);
-    assert_eq!((receiver.outstanding_receives(), receiver.has_special_cases), (0, false));
-}
-
-#[test]
-fn members_of_a_shared_receiver_have_turns_of_their_own() {
-    let mut receiver = Receiver::new(64, BUDGET_BYTES);
-    let mut asked = EffectsRecorder::default();
-    for (link, member) in [LINK, OTHER].into_iter().zip(SERVED) {
-        receiver.keep_completion_order(member);
-        receiver.link_added(link, PEER, member);
-    }
-    post_all(&mut receiver, 1..=5, &mut asked);
-    deliver_offer(&mut receiver, LINK, 7, 5, &mut asked);
-    deliver_eager_message(&mut receiver, LINK, b"waits", &mut asked);
-    deliver_eager_message(&mut receiver, OTHER, b"goes on", &mut asked);
-    assert_eq!(asked.take_ended(), [(3, Ok(b"goes on".to_vec()))]);
-    deliver_offer(&mut receiver, OTHER, 7, 5, &mut asked);
-    deliver_eager_message(&mut receiver, OTHER, b"waits too", &mut asked);
-    receiver.pull_payloads(|link| link == OTHER, make_pull_from(b"other"), &mut asked);
-    let cut = OperationError::Truncated { overflow_bytes: 1 };
-    assert_eq!(asked.take_ended(), [(4, Ok(b"other".to_vec())), (5, Err(cut))]);
-    receiver.link_ended(LINK, &RESET, &mut asked);
-    assert_eq!(asked.take_ended(), [(1, Err(RESET)), (2, Ok(b"waits".to_vec()))]);
-    assert_eq!(receiver.outstanding_receives(), 0);
-}
-
-#[test]
 fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     const DEPTH_OPS: usize = 4;
     const MESSAGES: u64 = 20;
@@ -183,20 +131,26 @@ fn buffer_takes_no_more_messages_than_may_wait_for_their_turn() {
     deliver_offer(&mut receiver, LINK, 7, 16, &mut asked);
     // Empty messages use no memory of the buffer, so the buffer could take any number of them.
     for number in 0..MESSAGES {
-        let empty = Message { data: Some(number), ..make_message(0, AwaitedReply::Nothing) };
-        receiver.message_arrived(LINK, &empty, b"", &mut asked).unwrap();
+        let message =
+            |len_bytes| Message { data: Some(number), ..make_message(len_bytes, AwaitedReply::Nothing) };
+        if number == 5 {
+            // Messages behind this one wait once more.
+            receiver.message_offered(LINK, &message(16), 8, REMOTE, &mut asked).unwrap();
+        } else {
+            receiver.message_arrived(LINK, &message(0), b"", &mut asked).unwrap();
+        }
     }
     assert!(asked.ended.is_empty());
     assert_eq!(receiver.unexpected_len(), MESSAGES as usize + 1 - DEPTH_OPS);
+    pull_all_with(&mut receiver, Pull::Done, &mut asked);
     pull_all_with(&mut receiver, Pull::Done, &mut asked);
     let data: Vec<u64> = asked.ended.iter().map(|ended| ended.as_ref().unwrap().data).collect();
     assert_eq!(data[1..], (0..MESSAGES).collect::<Vec<_>>());
     assert_eq!(receiver.unexpected_len(), 0);
 }
 
-/// Returns a receiver with a buffer whose parts have as many turns as allowed, and with an offer
-/// that is kept aside.
-fn receiver_with_offer_kept_aside() -> (Receiver, EffectsRecorder) {
+#[test]
+fn receive_posted_after_the_link_ended_takes_messages_kept_aside() {
     let (mut receiver, mut asked) = receiver_in_order();
     receiver.set_depth_ops(2);
     receiver.post_multi_receive(receive_request(40, 1), 0, None, &mut asked).unwrap();
@@ -204,41 +158,6 @@ fn receiver_with_offer_kept_aside() -> (Receiver, EffectsRecorder) {
     deliver_eager_message(&mut receiver, LINK, b"ab", &mut asked);
     deliver_offer(&mut receiver, LINK, 8, 5, &mut asked);
     assert!(receiver.has_kept_aside());
-    (receiver, asked)
-}
-
-#[test]
-fn offer_kept_aside_fails_in_its_turn_as_the_link_ends() {
-    let (mut receiver, mut asked) = receiver_with_offer_kept_aside();
-    deliver_eager_message(&mut receiver, LINK, b"cd", &mut asked);
-    receiver.link_ended(LINK, &RESET, &mut asked);
-    let ended = [(1, Err(RESET)), (1, Ok(b"ab".to_vec())), (1, Err(RESET)), (1, Ok(b"cd".to_vec()))];
-    assert_eq!(asked.take_ended(), ended);
-    receiver.fail_all_and_close(Some(PEER), &RESET, &mut asked);
-    assert_eq!(asked.take_ended(), [(1, Err(RESET))], "the buffer is released");
-    assert_eq!(
-        (receiver.outstanding_receives(), receiver.fetches_len(), receiver.unexpected_len()),
-        (0, 0, 0)
-    );
-    assert!(!receiver.turns.has_turns() && receiver.try_reserve_budget(BUDGET_BYTES as u64));
-}
-
-#[test]
-fn close_releases_buffer_after_messages_kept_aside() {
-    let (mut receiver, mut asked) = receiver_with_offer_kept_aside();
-    receiver.fail_all_and_close(Some(PEER), &RESET, &mut asked);
-    assert!(asked.ended.is_empty());
-    pull_all_with(&mut receiver, Pull::Done, &mut asked);
-    pull_all_with(&mut receiver, Pull::Done, &mut asked);
-    let ended =
-        [(1, Ok(fetched_payload(5))), (1, Ok(b"ab".to_vec())), (1, Ok(fetched_payload(5))), (1, Err(RESET))];
-    assert_eq!(asked.take_ended(), ended);
-    assert_eq!(receiver.outstanding_receives(), 0);
-}
-
-#[test]
-fn receive_posted_after_the_link_ended_takes_messages_kept_aside() {
-    let (mut receiver, mut asked) = receiver_with_offer_kept_aside();
     // The buffer ends. The next receive takes the offer that was kept aside for the buffer.
     assert!(receiver.cancel(CancelKey::Context(1), &mut asked));
     receiver.fail_all_and_close(Some(PEER), &RESET, &mut asked);

@@ -59,46 +59,6 @@ fn take_failures_on_peer(sink: &mut Recorder, peer: PeerId) -> Vec<(u64, Operati
 }
 
 #[test]
-fn refused_access_flushes_other_operations_and_ends_the_link() {
-    let (mut node, peer) = connected_engine_that_ends_on_failure();
-    node.post_receive(receive_request(8, 1));
-    node.post_receive(receive_request(8, 2));
-    let refused = post_write(&mut node, peer, 3);
-    let done = post_write(&mut node, peer, 4);
-    node.post(rma_request(peer, read_local(4), 5));
-    refuse(&mut node, refused);
-    let refusal = (3, Some(OperationError::Refused(Refusal::Key)));
-    assert_eq!(take_errors(&mut node.sink), [refusal, flushed(1), flushed(2)]);
-    // What arrives later changes nothing.
-    node.frame(OTHER, &Header::Answer { op: done, outcome: Outcome::Done }, b"");
-    node.frame(OTHER, &untagged_header(1), b"x");
-    assert!(node.sink.ended.is_empty() && node.has_work_without_arrivals());
-    assert_eq!(node.engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    node.transmit();
-    assert_eq!(take_errors(&mut node.sink), [flushed(4), flushed(5)]);
-    assert_eq!(node.transport.closed, [(OTHER, Close::Drain)], "the peer still gets what it was sent");
-    assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
-    let sent = node.sent_since(0);
-    let shutdown = handshake_header(HandshakeStep::Shutdown, NUMBER, b"");
-    assert!(!sent.contains(&shutdown), "for the peer, the connection is lost");
-    // Later posts have the same end, until this side shuts the connection down.
-    let post_late_send = |node: &mut Node| {
-        let AddressedRequest { mut request, .. } = send_request(peer, b"late", 7);
-        node.engine.flush_late_post(&mut request, Misuse::NotConnected.into(), &mut node.sink)
-    };
-    for tagged in [false, true] {
-        node.post_receive(ReceiveRequest { tagged, ..receive_request(8, 6) });
-    }
-    assert_eq!(post_late_send(&mut node), Ok(()));
-    assert_eq!(take_errors(&mut node.sink), [flushed(6), flushed(6), flushed(7)]);
-    node.shutdown().unwrap();
-    assert_eq!(post_late_send(&mut node), Err(Misuse::NotConnected.into()));
-    assert!(node.engine.post_receive(receive_request(8, 6), &mut node.sink).is_err());
-    assert_eq!((node.outstanding_transmits(), node.outstanding_receives()), (0, 0));
-    assert!(!node.has_work_without_arrivals());
-}
-
-#[test]
 fn failure_flushes_ordered_completions_only_after_it() {
     for answers in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [1, 0, 2]] {
         let (mut node, peer) = ordered_engine_that_ends_on_failure();
@@ -181,28 +141,6 @@ fn failure_before_the_connection_is_up_fails_alone_and_leaves_the_option_on() {
 }
 
 #[test]
-fn truncated_receive_flushes_later_receives_in_the_same_pass() {
-    let (mut node, peer) = connected_engine_that_ends_on_failure();
-    node.post(send_request(peer, b"acked", 9).level(Level::Transmit));
-    node.post_receives(4, 1..5);
-    node.post_receive(ReceiveRequest { tagged: true, ..receive_request(4, 5) });
-    for message in [&b"good"[..], b"too long", b"late", b"last"] {
-        node.frame(OTHER, &untagged_header(message.len() as u64), message);
-    }
-    let truncated = (2, Some(OperationError::Truncated { overflow_bytes: 4 }));
-    assert_eq!(take_errors(&mut node.sink), [(1, None), truncated]);
-    assert!(node.has_work_without_arrivals(), "no thread sleeps over it");
-    node.transmit();
-    // A thread may sleep after the pass, so the pass has reported all receives.
-    assert_eq!(take_errors(&mut node.sink), [flushed(9), flushed(3), flushed(4), flushed(5)]);
-    assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
-    assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
-    let rejected = handshake_header(HandshakeStep::Reject, NUMBER, b"");
-    assert_eq!(node.sent_since(0).last(), Some(&rejected), "the peer learns of the failure");
-    assert!(!node.has_work_without_arrivals());
-}
-
-#[test]
 fn message_that_the_peer_rejects_fails_and_later_operations_are_flushed() {
     let (mut node, peer) = ordered_engine_that_ends_on_failure();
     node.post_receive(receive_request(4, 1));
@@ -219,65 +157,6 @@ fn message_that_the_peer_rejects_fails_and_later_operations_are_flushed() {
     let lost = ConnectionEnd::Lost(LinkError::Closed);
     assert_eq!(node.sink.events, [ConnectionReport::Shutdown(lost)]);
     assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
-}
-
-#[test]
-fn receive_that_is_too_short_for_a_waiting_message_ends_the_connection_at_once() {
-    type PostReceive = fn(&mut Node);
-    let posts: [PostReceive; 3] = [
-        |node| node.post_receive(receive_request(4, 1)),
-        |node| node.post_multi_receive(receive_request(4, 1), 1),
-        |node| {
-            let criteria = receive_request(4, 1).criteria;
-            let then = PeekAction::Claim;
-            node.engine
-                .peek(PeekRequest { tagged: false, criteria, context: 1, work: None, then }, &mut node.sink)
-                .unwrap();
-            node.sink.ended.clear();
-            node.engine.receive_claimed(receive_request(4, 1), 1, &mut node.sink).unwrap();
-        },
-    ];
-    for post in posts {
-        let (mut node, peer) = connected_engine_that_ends_on_failure();
-        node.post_receive(ReceiveRequest { tagged: true, ..receive_request(4, 2) });
-        post_write(&mut node, peer, 3);
-        for message in [&b"too long"[..], b"late"] {
-            node.frame(OTHER, &untagged_header(message.len() as u64), message);
-        }
-        node.transmit();
-        post(&mut node);
-        let truncated = (1, Some(OperationError::Truncated { overflow_bytes: 4 }));
-        let mut errors = take_errors(&mut node.sink);
-        // The end of a buffer has a completion of its own.
-        errors.retain(|(context, error)| (*context, error.is_some()) != (1, false));
-        assert_eq!(errors, [truncated, flushed(2)]);
-        assert_eq!(node.engine.connected_peer(), Some(Err(Misuse::NotConnected.into())), "no send leaves");
-        node.post_receive(receive_request(4, 4));
-        assert_eq!(take_errors(&mut node.sink), [flushed(4)], "all messages are dropped");
-        node.transmit();
-        assert_eq!(take_errors(&mut node.sink), [flushed(3)]);
-        assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
-    }
-}
-
-#[test]
-fn offered_message_that_is_too_long_ends_the_connection_in_the_pass_that_pulls_it() {
-    let (mut node, peer) = connected_engine_that_ends_on_failure();
-    node.transport.memory = b"too long".to_vec();
-    let Header::Message(message) = untagged_header(8) else { unreachable!("it is a message") };
-    let offer = Header::Request { message, op: 11, remote_bytes: REMOTE.len() as u8 };
-    node.frame(OTHER, &offer, REMOTE);
-    node.post_receive(receive_request(4, 1));
-    node.transport.answers = [Sent::Full].into();
-    node.post(send_request(peer, b"queued", 2));
-    node.transmit();
-    let truncated = (1, Some(OperationError::Truncated { overflow_bytes: 4 }));
-    assert_eq!(take_errors(&mut node.sink), [truncated, flushed(2)]);
-    assert!(node.transport.sent.is_empty(), "nothing is sent after the failure");
-    assert_eq!(node.engine.connected_peer(), Some(Err(Misuse::NotConnected.into())));
-    assert!(node.has_work_without_arrivals(), "the link must be closed");
-    node.transmit();
-    assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
 }
 
 #[test]
@@ -323,37 +202,4 @@ fn refused_deferred_operation_ends_the_connection() {
         node.transmit();
         assert_eq!(!node.sink.events.is_empty(), ends);
     }
-}
-
-#[test]
-fn cancel_and_empty_peek_leave_the_connection_open() {
-    let (mut node, peer) = connected_engine_that_ends_on_failure();
-    node.post_receive(receive_request(4, 1));
-    node.transport.answers = [Sent::Full].into();
-    node.post(send_request(peer, b"queued", 2));
-    node.cancel(1).unwrap();
-    node.cancel(2).unwrap();
-    let criteria = receive_request(4, 3).criteria;
-    let peek = PeekRequest { tagged: false, criteria, context: 3, work: None, then: PeekAction::Keep };
-    node.engine.peek(peek, &mut node.sink).unwrap();
-    assert_eq!(node.ended_contexts(), [1, 2, 3]);
-    node.transmit();
-    assert!(node.sink.events.is_empty() && node.transport.closed.is_empty());
-    assert!(node.engine.connected_peer().unwrap().is_ok());
-}
-
-#[test]
-fn shutdown_and_lost_link_end_as_without_the_option() {
-    let (mut node, peer) = connected_engine_that_ends_on_failure();
-    node.post_receive(receive_request(4, 1));
-    post_write(&mut node, peer, 2);
-    node.link_down(OTHER, RESET);
-    node.deliver_held();
-    node.transmit();
-    let lost = Some(OperationError::Link(RESET));
-    let mut errors = take_errors(&mut node.sink);
-    errors.sort_unstable_by_key(|(context, _)| *context);
-    assert_eq!(errors, [(1, lost.clone()), (2, lost)]);
-    assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Lost(RESET))]);
-    assert!(node.transport.closed.is_empty() && !node.has_work_without_arrivals());
 }

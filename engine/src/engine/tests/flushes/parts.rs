@@ -26,30 +26,6 @@ fn make_pass(node: &mut Node, device: &Device) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn long_flush_is_carried_out_over_several_passes() {
-    let (mut node, _region, device) = engine_with_long_region();
-    node.frame(LINK, &persistent_flush(1, KEY, 3, 2 * PASS + 5), b"");
-    assert_eq!(device.take_persisted(), []);
-    for part in [(3, PASS), (3 + PASS, PASS), (3 + 2 * PASS, 5)] {
-        assert!(node.has_work_without_arrivals() && sent_answers(&node.transport).is_empty());
-        assert_eq!(make_pass(&mut node, &device), [part]);
-    }
-    assert_eq!(sent_answers(&node.transport), [(1, Outcome::Done)]);
-    assert!(!node.has_work_without_arrivals());
-}
-
-#[test]
-fn short_flush_is_carried_out_on_arrival() {
-    let (mut node, _region, device) = engine_with_long_region();
-    for (op, len_bytes) in [(1, FLUSH_AT_ONCE_MAX_BYTES), (2, FLUSH_AT_ONCE_MAX_BYTES + 1)] {
-        node.frame(LINK, &persistent_flush(op, KEY, 0, len_bytes), b"");
-    }
-    assert_eq!(device.take_persisted(), [(0, FLUSH_AT_ONCE_MAX_BYTES)]);
-    assert_eq!(make_pass(&mut node, &device), [(0, FLUSH_AT_ONCE_MAX_BYTES + 1)]);
-    assert_eq!(sent_answers(&node.transport), [1, 2].map(|op| (op, Outcome::Done)));
-}
-
-#[test]
 fn links_take_turns_with_parts_of_flushes() {
     let (mut node, _region, device) = engine_with_long_region();
     let (_other, other_device) = add_persistent_region_of_len(&node.engine, KEY + 1, REGION_BYTES);

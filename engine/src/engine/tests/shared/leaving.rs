@@ -2,26 +2,6 @@
 
 use super::*;
 
-const CANCELLED: OperationError = OperationError::Cancelled;
-
-#[test]
-fn partial_receive_of_leaving_member_fails_at_another() {
-    let (shared, mut first, mut second) = two_members();
-    shared.post_receive(None, receive_request(8, 1)).unwrap();
-    second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(6));
-    second.engine.arrivals(&mut second.sink).payload_arrived(LINK, b"ab");
-    second.engine.leave_shared_receiver(&mut second.sink);
-    assert_eq!(shared.take_members_with_mail(), [first.id]);
-    first.progress();
-    assert_eq!(first.take_ended(), [(1, Err(OperationError::Cancelled))]);
-    assert_eq!(first.sink.counted, [(CounterEvents::RECV, false)]);
-    // The rest of the message still arrives while the endpoint lingers.
-    second.engine.arrivals(&mut second.sink).payload_arrived(LINK, b"cdef");
-    second.receive_frame(&untagged_header(3), b"two");
-    second.progress();
-    assert!(second.take_ended().is_empty() && second.transport.closed.is_empty());
-}
-
 #[test]
 fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
     let (shared, mut first, mut second) = two_members();
@@ -51,33 +31,6 @@ fn member_that_lost_the_source_connects_when_the_last_linked_member_leaves() {
 }
 
 #[test]
-fn leaving_member_drops_its_messages_and_claims() {
-    let (shared, mut first, mut second) = two_members();
-    for tag in [None, Some(4)] {
-        let message = Message { tag, ..Message::of_len(3) };
-        second.receive_frame(&Header::Message(message), b"two");
-    }
-    let claim = PeekRequest {
-        tagged: true,
-        criteria: Criteria::any(),
-        context: 9,
-        work: None,
-        then: PeekAction::Claim,
-    };
-    shared.peek(None, claim).unwrap();
-    second.engine.leave_shared_receiver(&mut second.sink);
-    drop(second);
-    shared.post_receive(None, receive_request(8, 1)).unwrap();
-    shared.receive_claimed(ReceiveRequest { tagged: true, ..receive_request(8, 9) }, 9).unwrap();
-    first.progress();
-    assert_eq!(first.take_ended(), [(9, Err(OperationError::Cancelled))], "the claimed one is lost");
-    first.receive_frame(&untagged_header(3), b"one");
-    assert_eq!(first.take_ended(), [(1, Ok(b"one".to_vec()))]);
-    drop(first);
-    assert!(shared.try_reserve_whole_budget(BUDGET_BYTES as u64));
-}
-
-#[test]
 fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
     let (shared, _, mut second) = two_members();
     second.transport.pulls.push_back(Pull::Refused);
@@ -97,51 +50,6 @@ fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
     let told = second.transport.headers_since(0);
     let acks: Vec<_> = told.iter().filter(|header| matches!(header, Header::Ack { .. })).collect();
     assert_eq!(acks, [&Header::Ack { received: 1 }, &Header::Ack { received: 2 }]);
-}
-
-#[test]
-fn receives_that_wait_for_their_turn_fail_at_another_member() {
-    let shared = SharedReceiver::new(64, BUDGET_BYTES);
-    let (mut first, mut second) = (Member::join(&shared), Member::connected(&shared, true));
-    for context in 1..=3 {
-        let signalled = if context == 3 { Signalled::No } else { Signalled::Yes };
-        shared.post_receive(None, ReceiveRequest { signalled, ..receive_request(8, context) }).unwrap();
-    }
-    second.receive_offer(3, 5);
-    second.receive_frame(&untagged_header(3), b"two");
-    second.receive_frame(&untagged_header(6), b"silent");
-    assert!(second.take_ended().is_empty(), "the first of them is fetched");
-    second.engine.leave_shared_receiver(&mut second.sink);
-    assert_eq!(shared.take_members_with_mail(), [first.id]);
-    first.progress();
-    assert_eq!(first.take_ended(), [1, 2, 3].map(|context| (context, Err(CANCELLED))));
-    assert_eq!(first.sink.counted, [(CounterEvents::RECV, false); 3]);
-    drop(first);
-    assert!(shared.try_reserve_whole_budget(BUDGET_BYTES as u64));
-}
-
-#[test]
-fn messages_kept_aside_are_lost_with_their_member() {
-    let shared = SharedReceiver::new(3, BUDGET_BYTES);
-    let (mut first, mut second) = (Member::join(&shared), Member::connected(&shared, false));
-    shared.post_multi_receive(None, receive_request(64, 5), 1, None).unwrap();
-    second.receive_offer(3, 5);
-    second.receive_frame(&untagged_header(3), b"two");
-    second.receive_frame(&untagged_header(3), b"due");
-    second.receive_offer(4, 5);
-    second.receive_frame(&untagged_header(5), b"aside");
-    second.engine.leave_shared_receiver(&mut second.sink);
-    first.progress();
-    let cancelled = (5, Err(CANCELLED));
-    assert_eq!(first.take_ended(), [cancelled.clone(), cancelled.clone(), cancelled.clone()]);
-    // The buffer stays for the other members.
-    first.receive_frame(&untagged_header(3), b"one");
-    assert_eq!(first.take_ended(), [(5, Ok(b"one".to_vec()))]);
-    assert!(shared.cancel(5));
-    first.progress();
-    assert_eq!(first.take_ended(), [cancelled], "it is released");
-    drop(first);
-    assert!(shared.try_reserve_whole_budget(BUDGET_BYTES as u64));
 }
 
 #[test]
