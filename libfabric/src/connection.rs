@@ -187,11 +187,12 @@ impl CmEvent {
         event: ConnectionEvent,
         fabric: *const c_void,
         peeked: Option<(usize, InfoList)>,
+        is_peek: bool,
     ) -> Result<CmEvent, Failure> {
         let fid = |object: u64| ptr::with_exposed_provenance_mut(object as usize);
         Ok(match event {
             ConnectionEvent::Request(request) => {
-                let handle = handles::find_or_add_request_handle(&request, fabric);
+                let handle = handles::find_or_add_request_handle(&request, fabric, is_peek);
                 let info = match peeked {
                     Some((of, info)) if of == handle.addr() => info,
                     _ => {

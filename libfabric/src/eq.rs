@@ -190,7 +190,7 @@ unsafe fn read_event(
         }
         Event::Connection(of) => {
             let mut peeked = state.peeked.lock();
-            let of = CmEvent::new(of, ptr::with_exposed_provenance(state.fabric), peeked.take())?;
+            let of = CmEvent::new(of, ptr::with_exposed_provenance(state.fabric), peeked.take(), is_peek)?;
             let number = of.number;
             // SAFETY: the entry fits.
             let (len_bytes, peeked_again) = unsafe { of.write(buf, len, is_peek) };

@@ -28,6 +28,8 @@ struct Held {
     request: ConnectionRequest,
     /// The address of the passive endpoint that received the request, or 0 if that endpoint was closed.
     passive: usize,
+    /// Whether the application has read the request, and not only peeked at it.
+    is_read: bool,
     /// The address of the fabric of the request.
     fabric: usize,
     /// The memory that the handle points to. Only the application reads this memory.
@@ -60,16 +62,22 @@ pub(crate) fn lookup_passive_names(request: &ConnectionRequest) -> Option<Names>
     HANDLES.lock().passive.get(&passive).map(|(_, names)| names.clone())
 }
 
-/// Removes a passive endpoint before it closes. Keeps its requests: the application may still
-/// accept them.
+/// Removes a passive endpoint before it closes. Keeps the requests that were read: the application may still
+/// accept them. Rejects the others, as the close does with those that the application has not seen.
 pub(crate) fn remove_passive<T>(at: *const T) {
     let mut handles = HANDLES.lock();
     let passive = handles.passive.remove(&at.addr());
+    let mut unread = Vec::new();
     for held in handles.requests.values_mut().filter(|held| held.passive == at.addr()) {
         held.passive = 0;
+        unread.extend((!held.is_read).then(|| held.request.clone()));
     }
-    // Dropping the passive endpoint locks endpoints, so unlock the handles first.
+    // Both the requests and the passive endpoint lock endpoints, so unlock the handles first.
     drop(handles);
+    for request in unread {
+        // Its requester may be gone, or the application may have answered it.
+        let _is_answered = request.reject(b"").is_err();
+    }
     drop(passive);
 }
 
@@ -80,7 +88,11 @@ pub(crate) fn remove_requests_of_fabric<T>(at: *const T) {
 
 /// Returns the handle of a request: every call returns the same one. Keeps the request until the
 /// application accepts it, rejects it or closes the fabric.
-pub(crate) fn find_or_add_request_handle(request: &ConnectionRequest, fabric: *const c_void) -> *mut Fid {
+pub(crate) fn find_or_add_request_handle(
+    request: &ConnectionRequest,
+    fabric: *const c_void,
+    is_peek: bool,
+) -> *mut Fid {
     let mut handles = HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);
     let at = known.unwrap_or_else(|| {
@@ -88,10 +100,14 @@ pub(crate) fn find_or_add_request_handle(request: &ConnectionRequest, fabric: *c
         let fid = Box::new(RequestFid(fid));
         let at = ptr::from_ref(&*fid).expose_provenance();
         let passive = request.passive_endpoint() as usize;
-        let held = Held { request: request.clone(), passive, fabric: fabric.addr(), _fid: fid };
+        let held =
+            Held { request: request.clone(), passive, is_read: false, fabric: fabric.addr(), _fid: fid };
         handles.requests.insert(at, held);
         at
     });
+    if let Some(held) = handles.requests.get_mut(&at) {
+        held.is_read |= !is_peek;
+    }
     ptr::with_exposed_provenance_mut(at)
 }
 

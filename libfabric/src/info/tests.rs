@@ -103,35 +103,6 @@ fn every_info_field_survives_a_round_trip_through_c() {
 }
 
 #[test]
-fn provider_name_is_left_null_for_libfabric_to_fill() {
-    let mut info = Info::default();
-    info.fabric.prov_name = Some("homespun".into());
-    let list = malloc_list_for_host(&[info]).expect("memory");
-    // SAFETY: the list is valid.
-    assert!(unsafe { (*(*list).fabric_attr).prov_name }.is_null());
-    free_list(list);
-}
-
-#[test]
-fn list_of_infos_keeps_its_order_and_is_never_empty() {
-    let infos: Vec<Info> =
-        (1..=3).map(|caps| Info { caps: Caps::from_bits_retain(caps), ..Info::default() }).collect();
-    let list = malloc_list_for_host(&infos).expect("memory");
-    let mut found = Vec::new();
-    let mut info = list;
-    while !info.is_null() {
-        // SAFETY: the list is valid.
-        unsafe {
-            found.push((*info).caps);
-            info = (*info).next;
-        }
-    }
-    free_list(list);
-    assert_eq!(found, [1, 2, 3]);
-    assert_eq!(malloc_list_for_host(&[]).err(), Some(Errno::ENODATA.into()));
-}
-
-#[test]
 fn zeroed_fi_info_reads_as_unspecified() {
     // SAFETY: all zeroes are an `fi_info` that specifies nothing.
     let empty: FiInfo = unsafe { std::mem::zeroed() };
