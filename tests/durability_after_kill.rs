@@ -75,56 +75,6 @@ fn committed_writes_survive_the_death_of_their_target() {
 }
 
 #[test]
-fn writes_before_a_completed_fence_survive_the_death_of_their_target() {
-    for transport in &TRANSPORTS {
-        let net = Net::new(transport, Turns::Processes);
-        let (alice, bob) = net.open_pair();
-        let files = [NamedFile::with_unused_name(), NamedFile::with_unused_name()];
-        let regions = [0, 1].map(|n| {
-            let kind = MemoryKind::File(RegionFile { is_raw: n == 1, number: Some(files[n].number) });
-            let access = MrAccess::REMOTE_WRITE;
-            bob.register(RegionSpec {
-                len_bytes: REGION_BYTES,
-                kind,
-                access,
-                key: n as u64,
-                is_counted: false,
-            })
-            .unwrap()
-        });
-        let call = |n: usize, context, flags, place: usize, bytes| {
-            let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &regions[n], context);
-            RmaCall { address: regions[n].address_at(place), flags, ..call }
-        };
-        for n in [0, 1] {
-            let all = payload(7, REGION_BYTES);
-            alice.endpoint.rma(call(n, 1, OpFlags::COMMIT_COMPLETE, 0, all)).unwrap();
-            assert_eq!(alice.next_completion().context, 1);
-        }
-        for n in 0..40_usize {
-            let bytes = payload(n as u64, [8, 30_000][n % 2]);
-            alice.endpoint.rma(call(n / 2 % 2, 2, OpFlags::empty(), n * 20_000, bytes)).unwrap();
-        }
-        let last = call(0, 3, OpFlags::COMMIT_COMPLETE | OpFlags::FENCE, 0, payload(0, 0));
-        alice.endpoint.rma(last).unwrap();
-        let contexts: Vec<u64> = (0..41).map(|_| alice.next_completion().context).collect();
-        assert_eq!(contexts.last(), Some(&3));
-        bob.stop();
-        for file in &files {
-            file.assert_written_back_or_skip(bob.process_id());
-        }
-        bob.kill();
-        let contents = [files[0].read_content(), files[1].read_content()];
-        let mut expected = [payload(7, REGION_BYTES).to_vec(), payload(7, REGION_BYTES).to_vec()];
-        for n in 0..40_usize {
-            let bytes = payload(n as u64, [8, 30_000][n % 2]);
-            expected[n / 2 % 2][n * 20_000..n * 20_000 + bytes.len()].copy_from_slice(&bytes);
-        }
-        assert!(contents == expected, "over {transport:?}");
-    }
-}
-
-#[test]
 fn flushed_writes_survive_the_death_of_their_target() {
     for transport in &TRANSPORTS {
         for is_raw in [false, true] {

@@ -186,43 +186,32 @@ fn exchange_messages(left: &mut Party, right: &mut Party, messages: u64) {
     }
 }
 
-fn check_small_messages_allocate_nothing(domain: &str) {
-    let (mut left, mut right) = (Party::open(domain), Party::open(domain));
-    left.insert_peer(right.name());
-    right.insert_peer(left.name());
-    exchange_messages(&mut left, &mut right, 1);
-    exchange_messages(&mut left, &mut right, WARM_UP_MESSAGES);
-    let before = ALLOCATIONS.get();
-    exchange_messages(&mut left, &mut right, MESSAGES);
-    assert_eq!(ALLOCATIONS.get() - before, 0, "allocations of {} messages", 2 * MESSAGES);
-}
-
-#[test]
-fn small_messages_with_counters_allocate_nothing() {
+fn check_small_messages_allocate_nothing(domain: &str, has_counters: bool) {
     let mut counters = [None, None];
     let [mut left, mut right] =
-        counters.each_mut().map(|counter| Party::open_with_counter("shm", Some(counter)));
+        counters.each_mut().map(|counter| Party::open_with_counter(domain, has_counters.then_some(counter)));
     left.insert_peer(right.name());
     right.insert_peer(left.name());
     exchange_messages(&mut left, &mut right, WARM_UP_MESSAGES);
     let before = ALLOCATIONS.get();
     exchange_messages(&mut left, &mut right, MESSAGES);
-    let counted = counters.each_ref().map(|counter| counter.as_ref().map(Counter::read));
     assert_eq!(ALLOCATIONS.get() - before, 0, "allocations of {} messages", 2 * MESSAGES);
     // Each side has sent and received equally many.
-    assert_eq!(counted, [Some(2 * (WARM_UP_MESSAGES + MESSAGES)); 2]);
+    let counted = counters.each_ref().map(|counter| counter.as_ref().map(Counter::read));
+    assert_eq!(counted, [has_counters.then_some(2 * (WARM_UP_MESSAGES + MESSAGES)); 2]);
 }
 
 #[test]
 fn small_messages_over_shared_memory_allocate_nothing() {
     for domain in DOMAINS {
-        check_small_messages_allocate_nothing(domain);
+        check_small_messages_allocate_nothing(domain, false);
+        check_small_messages_allocate_nothing(domain, true);
     }
 }
 
 #[test]
 fn small_messages_over_tcp_allocate_nothing() {
-    check_small_messages_allocate_nothing("tcp");
+    check_small_messages_allocate_nothing("tcp", false);
 }
 
 #[test]

@@ -31,59 +31,56 @@ const POSTED: usize = 16;
 const STILL_LOOKS: usize = 20;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The lengths of the messages.
+/// The messages of each sender. Those of all senders would need several times the budget.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-enum FloodKind {
-    /// Small messages, whose bookkeeping costs more than their bytes.
-    Small,
-    /// All lengths of eager messages.
-    Medium,
-    /// Mostly messages that the receiver fetches.
-    Large,
-    /// Many messages of one length. Over shared memory the receiver fetches each payload. Over TCP, once
-    /// credit is short, the sender sends the payload when the receiver asks for it.
-    Offered,
+struct Flood {
+    messages_per_sender: u64,
+    len_min_bytes: usize,
+    /// The lengths are below `len_min_bytes` plus this.
+    len_span_bytes: usize,
+    /// A lower bound of the memory that the receiver uses when the flood has stopped.
+    memory_in_use_min_bytes: u64,
 }
 
-impl FloodKind {
-    /// Returns how many messages each sender sends. The messages of all senders would need several times the
-    /// budget.
-    fn messages_per_sender(self) -> u64 {
-        match self {
-            FloodKind::Small => 8000,
-            FloodKind::Medium => 2500,
-            FloodKind::Large => 30,
-            FloodKind::Offered => 1200,
-        }
-    }
+const FLOODS: [Flood; 4] = [
+    // Small messages take less memory than credit, and more for their bookkeeping than for their bytes.
+    Flood {
+        messages_per_sender: 8000,
+        len_min_bytes: 0,
+        len_span_bytes: 9,
+        memory_in_use_min_bytes: BUDGET_BYTES / 20,
+    },
+    // All lengths of eager messages.
+    Flood {
+        messages_per_sender: 2500,
+        len_min_bytes: 0,
+        len_span_bytes: 3000,
+        memory_in_use_min_bytes: BUDGET_BYTES / 8,
+    },
+    // Mostly messages that the receiver fetches.
+    Flood {
+        messages_per_sender: 30,
+        len_min_bytes: 8_000,
+        len_span_bytes: 320_000,
+        memory_in_use_min_bytes: BUDGET_BYTES / 3,
+    },
+    // Over shared memory the receiver fetches each payload. Over TCP, once credit is short, the sender sends
+    // the payload when the receiver asks for it.
+    Flood {
+        messages_per_sender: 1200,
+        len_min_bytes: 20_000,
+        len_span_bytes: 1,
+        memory_in_use_min_bytes: BUDGET_BYTES / 3,
+    },
+];
 
+impl Flood {
     fn len_bytes_of_message(self, number: u64) -> usize {
-        let any = (number * 7919) as usize;
-        match self {
-            FloodKind::Small => any % 9,
-            FloodKind::Medium => any % 3000,
-            FloodKind::Large => 8_000 + any % 320_000,
-            FloodKind::Offered => 20_000,
-        }
+        self.len_min_bytes + (number * 7919) as usize % self.len_span_bytes
     }
 
     fn len_max_bytes(self) -> usize {
-        match self {
-            FloodKind::Small => 8,
-            FloodKind::Medium => 3000,
-            FloodKind::Large => 328_000,
-            FloodKind::Offered => 20_000,
-        }
-    }
-
-    /// Returns a lower bound of the memory that the receiver uses when the flood has stopped. The bound for
-    /// small messages is low, since they take less memory than credit.
-    fn memory_in_use_min_bytes(self) -> u64 {
-        match self {
-            FloodKind::Small => BUDGET_BYTES / 20,
-            FloodKind::Medium => BUDGET_BYTES / 8,
-            FloodKind::Large | FloodKind::Offered => BUDGET_BYTES / 3,
-        }
+        self.len_min_bytes + self.len_span_bytes
     }
 }
 
@@ -92,14 +89,14 @@ impl FloodKind {
 struct Orders {
     transport: TransportKind,
     receiver: AddressForm,
-    kind: FloodKind,
+    flood: Flood,
 }
 
 #[test]
 #[ignore = "runs in a process of its own"]
 fn flood_process_entry() {
     let Some(mut channel) = Channel::from_parent() else { return };
-    let Some(Orders { transport, receiver: AddressForm(receiver), kind }) =
+    let Some(Orders { transport, receiver: AddressForm(receiver), flood }) =
         channel.receive_message().expect("the test lives")
     else {
         return;
@@ -119,8 +116,8 @@ fn flood_process_entry() {
         .send_message(&AddressForm(party.endpoint.name().expect("an endpoint in service")))
         .expect("the test lives");
     let Ok(Some(())) = channel.receive_message() else { return };
-    for number in 0..kind.messages_per_sender() {
-        let buffers = vec![payload(number, kind.len_bytes_of_message(number))];
+    for number in 0..flood.messages_per_sender {
+        let buffers = vec![payload(number, flood.len_bytes_of_message(number))];
         let send = SendMsg { buffers, to, data: Some(number), context: number, ..SendMsg::default() };
         loop {
             match party.endpoint.sendmsg(send.clone()) {
@@ -142,21 +139,21 @@ fn flood_process_entry() {
             ended.expect("nothing fails");
             completed += 1;
         }
-        if completed == kind.messages_per_sender() {
+        if completed == flood.messages_per_sender {
             completed += 1;
             channel.send_message(&()).expect("the test lives");
         }
     }
 }
 
-fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind) {
+fn check_flood_arrives_within_budget(transport: &TransportKind, flood: Flood) {
     let net = Net::new(transport, Turns::Alternate);
     let unexpected_bytes = BUDGET_BYTES as usize;
     let receiver = net.open_party_with(Setup { unexpected_bytes, ..Setup::default() });
     let name = AddressForm(receiver.endpoint.name().expect("an endpoint in service"));
     let mut senders: Vec<Process> = (0..SENDERS).map(|_| Process::spawn(ENTRY)).collect();
     for sender in &mut senders {
-        sender.send_message(&Orders { transport: transport.clone(), receiver: AddressForm(name.0), kind });
+        sender.send_message(&Orders { transport: transport.clone(), receiver: AddressForm(name.0), flood });
     }
     for _ in &senders {
         receiver.endpoint.recv(marked_buffer(0), FabricAddress::UNSPECIFIED, 0).expect("room for a receive");
@@ -176,9 +173,9 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind)
     let weigh = |besides_bytes: u64| {
         let now = MemoryUsage::measure_now();
         let most = before.heap_bytes.max(1) + allowed_bytes + besides_bytes;
-        assert!(now.heap_bytes <= most, "{transport:?}, {kind:?}: {before:?}, and then {now:?}");
+        assert!(now.heap_bytes <= most, "{transport:?}, {flood:?}: {before:?}, and then {now:?}");
         let most = before.resident_bytes + allowed_bytes + besides_bytes;
-        assert!(now.resident_bytes <= most, "{transport:?}, {kind:?}: {before:?}, and then {now:?}");
+        assert!(now.resident_bytes <= most, "{transport:?}, {flood:?}: {before:?}, and then {now:?}");
         now
     };
     senders.iter_mut().for_each(|sender| sender.send_message(&()));
@@ -191,20 +188,19 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind)
         let grown_bytes = now.resident_bytes.saturating_sub(before.resident_bytes);
         still_looks = if grown_bytes == last_bytes { still_looks + 1 } else { 0 };
         last_bytes = grown_bytes;
-        if grown_bytes >= kind.memory_in_use_min_bytes() && still_looks >= STILL_LOOKS {
+        if grown_bytes >= flood.memory_in_use_min_bytes && still_looks >= STILL_LOOKS {
             break;
         }
-        deadline
-            .yield_or_panic_with(|| format!("a flood of {kind:?} over {transport:?}: {grown_bytes} bytes"));
+        deadline.yield_or_panic_with(|| format!("{flood:?} over {transport:?}: {grown_bytes} bytes"));
         thread::sleep(LOOK_EVERY);
     }
 
     // The receiver begins to receive.
-    let posted_bytes = (POSTED * (kind.len_max_bytes() + 4096)) as u64;
-    let total = kind.messages_per_sender() * SENDERS as u64;
+    let posted_bytes = (POSTED * (flood.len_max_bytes() + 4096)) as u64;
+    let total = flood.messages_per_sender * SENDERS as u64;
     let post = |context| {
         let receive =
-            receiver.endpoint.recv(marked_buffer(kind.len_max_bytes()), FabricAddress::UNSPECIFIED, context);
+            receiver.endpoint.recv(marked_buffer(flood.len_max_bytes()), FabricAddress::UNSPECIFIED, context);
         receive.expect("room for a receive");
     };
     (0..POSTED.min(total as usize) as u64).for_each(post);
@@ -214,7 +210,7 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind)
         let (completion, source) = receiver.next_completion_with_source();
         let sender = names.iter().position(|name| *name == source).expect("one of the senders");
         let (number, context) = (completion.data, completion.context as usize);
-        let len_bytes = kind.len_bytes_of_message(number);
+        let len_bytes = flood.len_bytes_of_message(number);
         assert_eq!(completion.len_bytes, len_bytes);
         assert!(
             received_bytes(&completion.buffer) == payload(number, len_bytes),
@@ -233,7 +229,7 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind)
         assert_eq!(number, next[sender], "each of a sender's messages once, in order");
         next[sender] += 1;
     }
-    assert_eq!(next, [kind.messages_per_sender(); SENDERS]);
+    assert_eq!(next, [flood.messages_per_sender; SENDERS]);
     for sender in &mut senders {
         // Wait for the sender to see its sends complete. For this the receiver may have to make progress.
         let deadline = Deadline::new();
@@ -248,8 +244,8 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, kind: FloodKind)
 #[test]
 fn flood_stays_within_the_budget_and_arrives() {
     for transport in [TransportKind::Tcp4, TransportKind::Shm4, TransportKind::MIXED4] {
-        for kind in [FloodKind::Small, FloodKind::Medium, FloodKind::Large, FloodKind::Offered] {
-            check_flood_arrives_within_budget(&transport, kind);
+        for flood in FLOODS {
+            check_flood_arrives_within_budget(&transport, flood);
         }
     }
 }

@@ -3,16 +3,15 @@
 //! Each bound is far above what a sleeping thread needs, and far below what a polling thread uses.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::{MrAccess, OpFlags};
+use homespun::flags::OpFlags;
 use homespun::wait::WaitError;
 use homespun::{
-    ConnectionEnd, ConnectionEvent, CounterAttr, CounterEvents, FabricAddress, MrAttr, ReadError, WaitObject,
+    ConnectionEnd, ConnectionEvent, CounterAttr, CounterEvents, FabricAddress, ReadError, WaitObject,
 };
 
 use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
@@ -185,54 +184,6 @@ fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
 }
 
 #[test]
-fn counter_waiter_uses_no_processor_time() {
-    check_idle_counter_waiters(&TRANSPORTS, Turns::Alternate);
-}
-
-#[test]
-fn counter_waiter_uses_no_processor_time_under_automatic_progress() {
-    check_idle_counter_waiters(&TRANSPORTS, Turns::Automatic);
-}
-
-/// Blocks two threads: one on a counter of an endpoint, one on a counter of a region.
-fn check_idle_counter_waiters(transports: &[TransportKind], turns: Turns) {
-    let _alone = lock_for_exclusive_run();
-    Cases::run_all(transports, |cases, transport, wait| {
-        let net = Net::new(transport, turns);
-        let setup = || Setup { asleep: true, wait, counts: true, ..Setup::default() };
-        let (alice, bob) = net.open_pair_with(setup(), setup());
-        let attr = MrAttr { access: MrAccess::REMOTE_WRITE, requested_key: Some(7), ..MrAttr::default() };
-        let region = bob.local_domain().register(8, &attr).expect("a region");
-        let written = bob
-            .local_domain()
-            .open_counter(&CounterAttr { wait, ..CounterAttr::default() })
-            .expect("a counter");
-        region.bind_counter(&written, CounterEvents::REMOTE_WRITE).expect("its first counter");
-        exchange_while_blocking(&alice, &bob);
-        let received = bob.local_counter(CounterEvents::RECV);
-        let before = received.read();
-        thread::scope(|scope| {
-            let waits = [(received, before + 1), (&written, 1)].map(|(counter, threshold)| {
-                scope.spawn(move || sleeping::wait_for_threshold(counter, threshold))
-            });
-            bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
-            assert_idle(
-                &format!("{transport:?} {wait:?} with counters"),
-                cases.wait_for_all_cases_and_measure_idle(),
-            );
-            post_send(&alice, 8, 8);
-            let endpoint = alice.endpoint.expect_local();
-            endpoint.write(payload(1, 8), alice.peer(), region.remote(), 9).unwrap();
-            for _ in 0..2 {
-                sleep_until_operation_ends(alice.local_cq()).unwrap();
-            }
-            waits.into_iter().for_each(|thread| thread.join().expect("no panic"));
-        });
-        assert_eq!((received.read(), written.read()), (before + 1, 1));
-    });
-}
-
-#[test]
 fn wait_set_waiter_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
     Cases::run_all(&TRANSPORTS, |cases, transport, object| {
@@ -326,21 +277,6 @@ fn reader_below_its_threshold_uses_no_processor_time() {
     }
 }
 
-#[test]
-fn reader_with_threshold_zero_uses_no_processor_time() {
-    let _alone = lock_for_exclusive_run();
-    let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
-    let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
-    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| bob.local_cq().sread_each(8, 0, None, |_, _| {}));
-        assert_idle("a threshold of 0", measure_idle_processor_time());
-        post_send(&alice, 7, 8);
-        assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 7);
-        assert_eq!(waits.join().expect("no panic"), Ok(Some(1)));
-    });
-}
-
 /// The stopped peer receives nothing. So the sender has no credit left, and the link is full.
 #[test]
 fn reader_with_a_stopped_peer_uses_no_processor_time() {
@@ -368,36 +304,6 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
             );
             bob.kill();
             assert_eq!(waits.join().expect("no panic"), Err(ReadError::ErrorAvailable));
-        });
-    }
-}
-
-/// The peer accepts the connection only after the measurement.
-#[test]
-fn reader_with_an_unanswered_connection_uses_no_processor_time() {
-    let _alone = lock_for_exclusive_run();
-    for transport in TRANSPORTS {
-        let net = Net::new(&transport, Turns::Alternate);
-        // Bob's endpoint has an address, but bob makes no progress. So the endpoint accepts no link.
-        let (alice, bob) = open_sleepers(&net, WaitObject::Fd);
-        post_send(&alice, 1, 8);
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| sleep_until_operation_ends(alice.local_cq()));
-            assert_idle(
-                &format!("{transport:?} with an unanswered connection"),
-                measure_idle_processor_time(),
-            );
-            let is_over = AtomicBool::new(false);
-            thread::scope(|scope| {
-                scope.spawn(|| {
-                    while !is_over.load(Ordering::Relaxed) {
-                        assert!(bob.poll_completion().is_none());
-                        thread::yield_now();
-                    }
-                });
-                assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
-                is_over.store(true, Ordering::Relaxed);
-            });
         });
     }
 }

@@ -1,6 +1,6 @@
 //! Connections between processes that exit in order, or that are killed at any moment.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
@@ -257,20 +257,6 @@ fn silent_peer_fails_the_request_with_etimedout() {
     }
 }
 
-#[test]
-fn silent_program_at_the_address_fails_the_request_with_etimedout() {
-    let net = Net::new(&TransportKind::Tcp4, Turns::Alternate);
-    let side = Side::new(&net);
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-    let endpoint = side.open_endpoint(CLIENT);
-    endpoint.set_connect_timeout(Some(Duration::from_millis(30)));
-    endpoint.connect(listener.local_addr().expect("it is bound").into(), b"").unwrap();
-    assert_eq!(
-        outcome_of_event(next_event_of_first_side(&[&side])),
-        Outcome::Failed(Errno::ETIMEDOUT.raw(), vec![])
-    );
-}
-
 /// Shows fi_cm/shutdown-event.
 #[test]
 fn death_of_either_process_ends_the_connection() {
@@ -371,30 +357,5 @@ fn death_at_any_moment_ends_every_wait() {
             assert!(received_bytes(&completion.buffer) == payload(7, 300_000));
         }
         assert!(side.poll_event().is_none());
-    }
-}
-
-#[test]
-fn closing_process_delivers_everything_it_sent() {
-    for (_net, side, mut other) in open_sides() {
-        let name = other.listen();
-        let endpoint = side.open_endpoint(CLIENT);
-        endpoint.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        other.execute(&Command::Accept(b"welcome".into()));
-        // The other side reads its event before it sends.
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(vec![]));
-        other.send_command(&Command::Send(7, 100));
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
-        drop(other);
-        assert_eq!(
-            outcome_of_event(next_event_of_first_side(&[&side])),
-            Outcome::Connected(b"welcome".into())
-        );
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Closed);
-        endpoint.recv(marked_buffer(100), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 100));
     }
 }

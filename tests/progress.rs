@@ -31,13 +31,6 @@ const DOMAINS: [&str; 3] = ["auto", "shm", "tcp"];
 /// Lengths of messages that use every protocol.
 const LENS_BYTES: [usize; 5] = [0, 8, 9000, 100_000, 3 << 20];
 
-const LEVELS: [OpFlags; 4] = [
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
-
 fn lock_for_exclusive_run() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -148,50 +141,6 @@ fn wait_for_progress_thread_count(count: usize) {
 }
 
 #[test]
-fn idle_application_still_receives_and_responds() {
-    let _turn = lock_for_exclusive_run();
-    for domain in DOMAINS {
-        let (alice, bob) = Party::open_pair(domain);
-        let messages: Vec<(u64, usize, OpFlags)> = LENS_BYTES
-            .iter()
-            .flat_map(|len_bytes| LEVELS.map(|level| (*len_bytes, level)))
-            .zip(0..)
-            .map(|((len_bytes, level), number)| (number, len_bytes, level))
-            .collect();
-        for &(number, len_bytes, _) in &messages {
-            // Some receives are posted before the message arrives, some after.
-            if number % 3 > 0 {
-                bob.post_receive(number, len_bytes);
-            }
-        }
-        for &(number, len_bytes, level) in &messages {
-            alice.post_send(number, len_bytes, level);
-            if number % 3 == 0 {
-                bob.post_receive(number, len_bytes);
-            }
-            assert_eq!(alice.next_completion().context, number, "{domain}, {len_bytes} bytes, {level:?}");
-        }
-        // All messages have arrived, since the last one was matched.
-        let mut lens_bytes: Vec<Option<usize>> = vec![None; messages.len()];
-        let deadline = Deadline::new();
-        while lens_bytes.contains(&None) {
-            let mut take = |completion: Completion, _| {
-                let number = completion.context as usize;
-                assert!(
-                    received_bytes(&completion.buffer) == payload(completion.context, messages[number].1)
-                );
-                lens_bytes[number] = Some(completion.len_bytes);
-            };
-            match bob.cq.read_each(8, &mut take) {
-                Ok(Some(_)) => {}
-                Ok(None) => deadline.yield_or_panic("what was received"),
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-}
-
-#[test]
 fn two_idle_applications_exchange_messages() {
     let _turn = lock_for_exclusive_run();
     for domain in DOMAINS {
@@ -206,46 +155,6 @@ fn two_idle_applications_exchange_messages() {
             bob.wait_until_descriptor_is_readable();
             assert!(alice.next_completion().flags.contains(CompletionFlags::SEND));
             assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));
-        }
-    }
-}
-
-#[test]
-fn injected_messages_arrive_after_their_sender_closes() {
-    let _turn = lock_for_exclusive_run();
-    for domain in DOMAINS {
-        let (alice, bob) = Party::open_pair(domain);
-        for number in 0..100 {
-            bob.post_receive(number, 50);
-            alice
-                .endpoint
-                .inject(&payload(number, 50), PEER, Some(Tag(number)), None)
-                .expect("room for a send");
-        }
-        alice.post_send(100, 1 << 20, OpFlags::INJECT_COMPLETE);
-        bob.post_receive(100, 1 << 20);
-        // Closing alice waits for bob, and only his progress thread drives him.
-        drop(alice);
-        let mut numbers: Vec<u64> = (0..=100).map(|_| bob.next_completion().context).collect();
-        numbers.sort_unstable();
-        assert_eq!(numbers, (0..=100).collect::<Vec<_>>());
-    }
-}
-
-#[test]
-fn reader_that_blocks_after_polling_is_woken() {
-    let _turn = lock_for_exclusive_run();
-    for domain in DOMAINS {
-        let (alice, bob) = Party::open_pair(domain);
-        for number in 0..50 {
-            bob.post_receive(number, 8);
-            // Poll long enough that the progress thread no longer drives the endpoint.
-            for _ in 0..200 {
-                assert!(matches!(bob.cq.read(), Ok(None)));
-            }
-            alice.post_send(number, 8, OpFlags::DELIVERY_COMPLETE);
-            assert_eq!(bob.next_completion().context, number);
-            assert_eq!(alice.next_completion().context, number);
         }
     }
 }

@@ -1,27 +1,18 @@
 //! Promises of the in-process network beyond the contract: its behaviour without faults, and the effect of
 //! each fault.
 
-use std::net::SocketAddr;
-
 use homespun_conformance::transport::{
     Backend, Event, SIZES, TestEndpoint, drive_until, pseudo_random_payload,
 };
-use homespun_engine::address::{Address, AddressFormat};
 use homespun_engine::errno::Errno;
-use homespun_engine::loopback::{CAPACITY_MIN_BYTES, Faults, Network};
-use homespun_engine::transport::{
-    Close, FrameHandler, LinkError, LinkEvent, LinkId, Provider, Sent, Space, Transport,
-};
+use homespun_engine::loopback::{Faults, Network};
+use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Sent, Transport};
 use homespun_engine::wire::Header;
 
 const RESET: LinkError = LinkError::System(Errno::ECONNRESET);
 
 fn flawless_network() -> Network {
     Network::new(1, Faults::default())
-}
-
-fn parse_address(text: &str) -> Address {
-    text.parse::<SocketAddr>().unwrap().into()
 }
 
 #[test]
@@ -50,40 +41,6 @@ fn unflushed_frame_does_not_arrive() {
     a.transport.flush();
     assert_eq!(b.receive(9), 1);
     assert!(network.is_quiet());
-}
-
-#[test]
-fn full_pipe_resumes_the_frame_where_it_stopped() {
-    let network = flawless_network();
-    network.set_faults(Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
-    let ([mut a, mut b], link, peer) = Backend::new(&network).open_linked_pair();
-    let inline_max_bytes = a.transport.caps(link).inline_max_bytes;
-    assert!(inline_max_bytes > 0 && inline_max_bytes < CAPACITY_MIN_BYTES as usize);
-    a.post(link, pseudo_random_payload(1001, 1));
-    for _ in 0..3 {
-        a.transmit();
-    }
-    assert!(!a.has_sent_all());
-    assert!(
-        a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]).is_err(),
-        "a frame is unfinished"
-    );
-    assert_eq!(a.transport.send(link, &Header::Ack { received: 7 }, &[]), Sent::Full);
-    assert_eq!(b.receive(1), 1);
-    assert_eq!(
-        a.transport.send(link, &Header::Ack { received: 7 }, &[]),
-        Sent::Full,
-        "a frame is unfinished, although there is room"
-    );
-    let mut turns = 1;
-    while b.recorder.payloads_of(peer).is_empty() && turns < 10 {
-        a.receive(9);
-        a.transmit();
-        b.receive(9);
-        turns += 1;
-    }
-    assert_eq!(b.recorder.payloads_of(peer), [pseudo_random_payload(1001, 1)]);
-    assert!(turns >= 1001 / CAPACITY_MIN_BYTES as usize);
 }
 
 #[test]
@@ -124,15 +81,6 @@ fn trace_faulty_exchange(seed: u64) -> Vec<(usize, LinkId, Event)> {
         }
     }
     trace
-}
-
-#[test]
-fn equal_seeds_give_equal_traces() {
-    let traces: Vec<_> = (0..6).map(trace_faulty_exchange).collect();
-    assert_eq!(traces, (0..6).map(trace_faulty_exchange).collect::<Vec<_>>());
-    for (at, one) in traces.iter().enumerate() {
-        assert!(traces[..at].iter().all(|other| other != one), "two seeds gave the same trace");
-    }
 }
 
 #[test]
@@ -245,53 +193,6 @@ fn delay_fault_holds_frames_for_one_to_max_calls() {
 }
 
 #[test]
-fn receive_budget_is_exact_and_shared_by_all_links() {
-    let network = flawless_network();
-    let mut b = TestEndpoint::open(&network, 22);
-    let mut senders: Vec<_> = (0..4).map(|instance| TestEndpoint::open(&network, instance)).collect();
-    for sender in &mut senders {
-        let link = sender.connect(b.transport.address());
-        sender.receive(1);
-        for _ in 0..50 {
-            sender.post(link, pseudo_random_payload(20, 1));
-        }
-        sender.transmit();
-        assert!(sender.has_sent_all());
-    }
-    assert_eq!(b.receive(0), 0);
-    assert_eq!(b.receive(4), 4);
-    let ups: Vec<_> = b.recorder.up_events().into_iter().map(|(link, ..)| link).collect();
-    assert_eq!((ups.len(), b.recorder.log().len()), (4, 4), "one event of each link");
-    for round in 1..=25 {
-        assert_eq!((b.receive(3), b.receive(5)), (3, 5));
-        assert!(ups.iter().all(|&link| b.recorder.payloads_of(link).len() == 2 * round));
-    }
-    assert_eq!(b.receive(4), 0);
-}
-
-#[test]
-fn drain_after_a_partly_taken_frame_resets_the_peer() {
-    let network = Network::new(1, Faults { capacity_bytes: CAPACITY_MIN_BYTES, ..Faults::default() });
-    let (mut endpoints, link, peer) = Backend::new(&network).open_linked_pair();
-    endpoints[0].post(link, pseudo_random_payload(1001, 1));
-    endpoints[0].transmit();
-    endpoints[0].close(link, Close::Drain);
-    drive_until(&mut endpoints, "the peer knows", |[_, b]| b.recorder.down_error(peer) == Some(&RESET));
-}
-
-#[test]
-fn drain_flushes_unsent_frames() {
-    let network = flawless_network();
-    let ([mut a, mut b], link, peer) = Backend::new(&network).open_linked_pair();
-    assert_eq!(a.transport.send_inline(link, &Header::Ack { received: 7 }, &[]), Ok(()));
-    a.close(link, Close::Drain);
-    assert_eq!(a.transport.draining_count(), 1);
-    assert_eq!(b.receive(9), 2);
-    assert_eq!(b.recorder.payloads_of(peer), [b""]);
-    assert_eq!((b.recorder.down_error(peer), a.transport.draining_count()), (Some(&LinkError::Closed), 0));
-}
-
-#[test]
 fn break_of_a_draining_link_ends_the_drain_and_resets_the_peer() {
     let network = flawless_network();
     let ([mut a, mut b], link, peer) = Backend::new(&network).open_linked_pair();
@@ -317,76 +218,4 @@ fn link_lost_inside_its_hello_is_not_reported() {
         events.push(b.recorder.log().len());
     }
     assert!(events.contains(&0) && events.contains(&2) && !events.contains(&1), "{events:?}");
-}
-
-#[test]
-fn closed_link_frees_its_id() {
-    let network = flawless_network();
-    let ([mut a, b], link, _) = Backend::new(&network).open_linked_pair();
-    a.close(link, Close::Drain);
-    assert_eq!(a.connect(b.transport.address()), link);
-    let mut endpoints = [a, b];
-    drive_until(&mut endpoints, "the new link is up", |[a, _]| a.recorder.up_events().len() == 2);
-}
-
-#[test]
-fn close_of_a_connecting_link_leaves_no_state() {
-    for (how, receives) in [(Close::Drain, 0), (Close::Abort, 0), (Close::Drain, 1), (Close::Abort, 1)] {
-        let network = flawless_network();
-        let [mut a, mut b] = [TestEndpoint::open(&network, 11), TestEndpoint::open(&network, 22)];
-        let link = a.connect(b.transport.address());
-        for _ in 0..receives {
-            a.receive(9);
-        }
-        a.close(link, how);
-        assert_eq!(a.receive(9), 0);
-        b.receive(9);
-        assert_eq!(b.recorder.log().len(), 2 * receives, "up and down if the hello was out, nothing else");
-        assert!(network.is_quiet());
-        assert_eq!(a.transport.draining_count(), 0);
-    }
-}
-
-#[test]
-fn wildcard_bind_resolves_to_a_specific_address() {
-    let network = flawless_network();
-    let open = |text| network.open(parse_address(text), 1);
-    let v4 = network.open(AddressFormat::SockaddrIn.wildcard(), 1).unwrap();
-    let v6 = network.open(AddressFormat::SockaddrIn6.wildcard(), 1).unwrap();
-    assert_eq!(v4.address(), parse_address("127.0.0.1:49152"));
-    assert_eq!(v6.address(), parse_address("[::1]:49153"));
-    assert_eq!(open("10.0.0.1:0").unwrap().address(), parse_address("10.0.0.1:49154"));
-    let fixed = open("0.0.0.0:7").unwrap();
-    assert_eq!(fixed.address(), parse_address("127.0.0.1:7"));
-    assert_eq!(open("127.0.0.1:7").err(), Some(Errno::EADDRINUSE));
-}
-
-/// A frame handler that calls the network from its callbacks.
-struct Killer(Network, Address);
-
-impl FrameHandler for Killer {
-    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {
-        self.0.kill(self.1);
-    }
-    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
-    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
-        self.0.is_quiet();
-        Space::new()
-    }
-    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
-    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
-    fn link_event(&mut self, _: LinkId, _: LinkEvent) {}
-    fn link_writable(&mut self, _: LinkId) {}
-}
-
-#[test]
-fn frame_handler_may_call_the_network() {
-    let network = flawless_network();
-    let ([mut a, mut b], link, _) = Backend::new(&network).open_linked_pair();
-    a.post(link, pseudo_random_payload(10, 1));
-    a.post(link, pseudo_random_payload(20, 1));
-    a.transmit();
-    let mut killer = Killer(network.clone(), b.transport.address());
-    assert_eq!(b.transport.receive(9, &mut killer), 1, "the first frame kills, the second is not reported");
-    drive_until(&mut [a], "the link is down", |[a]| a.recorder.down_error(link) == Some(&RESET));
 }

@@ -327,6 +327,3 @@ impl AutoTransport {
         reported
     }
 }
-
-#[cfg(test)]
-mod tests;

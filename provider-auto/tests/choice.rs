@@ -233,29 +233,6 @@ fn port_in_use_by_either_transport_is_refused() {
     drop(endpoint);
 }
 
-#[test]
-fn choice_is_made_anew_for_a_successor() {
-    let address = unused_address();
-    let mut a = TestEndpoint::open_at(&auto(), unused_ip(), 11);
-    let mut instance = 100;
-    for round in 0..6 {
-        instance += 1;
-        if round % 2 == 0 {
-            let mut b = TestEndpoint::open_at(&auto(), address, instance);
-            let link = a.connect(address);
-            assert!(is_near(&a, link));
-            exchange_messages(&mut a, &mut b, link, [11, instance]);
-            a.close(link, Close::Abort);
-        } else {
-            let mut b = TestEndpoint::open_at(&TcpProvider::new(), address, instance);
-            let link = a.connect(address);
-            assert!(!is_near(&a, link));
-            exchange_messages(&mut a, &mut b, link, [11, instance]);
-            a.close(link, Close::Abort);
-        }
-    }
-}
-
 /// A socket that listens at the name of an `auto` endpoint and never answers.
 struct SilentListener {
     _listener: OwnedFd,

@@ -110,32 +110,21 @@ fn check_links_are_far_with_one_warning(
 }
 
 #[test]
-fn endpoint_whose_name_is_forbidden_has_far_peers_alone() {
-    for errno in [libc::EACCES, libc::EPERM] {
-        check_links_are_far_with_one_warning("security policy", true, || {
-            fail_system_calls_with_long_addresses(&[libc::SYS_bind], errno);
-            open_endpoint(11)
-        });
-    }
-}
-
-#[test]
-fn peer_is_far_if_connecting_to_its_name_is_forbidden() {
-    for errno in [libc::EACCES, libc::EPERM] {
-        check_links_are_far_with_one_warning("security policy", false, || {
-            fail_system_calls_with_long_addresses(&[libc::SYS_connect], errno);
-            open_endpoint(11)
-        });
-    }
-}
-
-#[test]
-fn endpoint_without_memory_files_has_far_peers_alone() {
-    for errno in [libc::EACCES, libc::EPERM, libc::ENOSYS] {
+fn endpoint_has_far_peers_alone_where_names_or_memory_files_are_forbidden() {
+    const REFUSALS: [i32; 3] = [libc::EACCES, libc::EPERM, libc::ENOSYS];
+    for errno in REFUSALS {
         check_links_are_far_with_one_warning("memory files", true, || {
             fail_system_calls_of_thread(&[libc::SYS_memfd_create], errno);
             open_endpoint(11)
         });
+    }
+    for errno in &REFUSALS[..2] {
+        for (call, connects_back) in [(libc::SYS_bind, true), (libc::SYS_connect, false)] {
+            check_links_are_far_with_one_warning("security policy", connects_back, || {
+                fail_system_calls_with_long_addresses(&[call], *errno);
+                open_endpoint(11)
+            });
+        }
     }
 }
 

@@ -22,9 +22,6 @@ pub(crate) enum Clock {
 #[derive(Debug, Default)]
 pub(crate) struct ManualTime {
     pub(crate) now_ns: AtomicU64,
-    /// By how much each reading advances the time. A transfer that is timed takes one step: its begin and
-    /// its end are read.
-    pub(crate) step_ns: AtomicU64,
     /// How often the calling thread has lost its processor.
     pub(crate) forced_switches: AtomicU64,
 }
@@ -38,9 +35,7 @@ impl Clock {
         match self {
             Clock::System(origin) => u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX),
             #[cfg(all(test, not(loom)))]
-            Clock::Manual(time) => {
-                time.now_ns.fetch_add(time.step_ns.load(Ordering::Relaxed), Ordering::Relaxed)
-            }
+            Clock::Manual(time) => time.now_ns.load(Ordering::Relaxed),
         }
     }
 

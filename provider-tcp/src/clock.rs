@@ -6,7 +6,7 @@ use std::time::Instant;
 pub(crate) enum Clock {
     System,
     /// Stands still.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(test)]
     Stopped(Instant),
 }
 
@@ -14,7 +14,7 @@ impl Clock {
     pub(crate) fn now(self) -> Instant {
         match self {
             Clock::System => Instant::now(),
-            #[cfg(any(test, feature = "testing"))]
+            #[cfg(test)]
             Clock::Stopped(at) => at,
         }
     }

@@ -655,16 +655,16 @@ impl TcpTransport {
 }
 
 /// What tests see and set.
-#[cfg(any(test, feature = "testing"))]
+#[cfg(test)]
 impl TcpTransport {
     /// Stops the clock by which bursts are timed. From now on, all posts between two passes belong to one
     /// burst.
-    pub fn stop_burst_clock(&mut self) {
+    pub(crate) fn stop_burst_clock(&mut self) {
         self.burst_clock = Clock::Stopped(self.burst_clock.now());
     }
 
     /// Whether the kernel was asked to hold frames of this link back, and was not asked to push them since.
-    pub fn holds_back(&mut self, link: LinkId) -> bool {
+    pub(crate) fn holds_back(&mut self, link: LinkId) -> bool {
         self.links.link_mut(link).is_some_and(|link| link.outbound.may_hold_back())
     }
 }

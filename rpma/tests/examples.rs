@@ -88,24 +88,6 @@ fn log_example_keeps_its_records_when_the_server_is_killed() {
 }
 
 #[test]
-fn log_example_has_whole_records_when_its_client_is_killed() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let log = directory.path().join("log.bin");
-    let mut server = Server::start(&log);
-    let texts: Vec<String> = (0..3000).map(|number| format!("text {number}")).collect();
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let mut client = server.append(&texts);
-    client.await_rest_after_text("stored: text 20");
-    drop(client);
-    server.program.await_rest_after_text("the log has ");
-    let records = server.list();
-    assert!(records.len() > 20, "{records:?}");
-    assert_eq!(records, texts[..records.len()]);
-    server.append(&["last"]).assert_ends_in_success();
-    assert_eq!(parse_file(&log), [&texts[..records.len()], &["last"]].concat());
-}
-
-#[test]
 fn log_example_ends_its_client_when_the_server_is_killed() {
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("log.bin");
@@ -121,18 +103,4 @@ fn log_example_ends_its_client_when_the_server_is_killed() {
     let records = parse_file(&log);
     assert!(records.len() > 20, "{records:?}");
     assert_eq!(records, texts[..records.len()]);
-}
-
-#[test]
-fn log_example_refuses_a_record_for_which_there_is_no_room() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let log = directory.path().join("log.bin");
-    let server = Server::start(&log);
-    // The length of a record takes 4 bytes.
-    let longest = "x".repeat(LOG_BYTES - RECORDS - 4 - 5);
-    let mut client = server.append(&[longest.as_str(), "y", "z"]);
-    client.await_rest_after_text("stored: y");
-    assert_eq!(client.await_rest_after_text(FAILED), "the log is full");
-    assert!(!client.wait_for_success_or_failure());
-    assert_eq!(server.list(), [longest, "y".to_owned()]);
 }

@@ -85,16 +85,6 @@ fn every_change_of_an_address_vector_gives_a_new_version() {
     assert_ne!(av.version(), filled, "a clone is the same vector");
 }
 
-#[test]
-fn bound_address_vector_cannot_be_closed() {
-    let av = open_vector();
-    av.add_binding();
-    let Rejected { error, returned: av } = av.close().expect_err("an endpoint is bound");
-    assert_eq!(error.errno(), Errno::EBUSY);
-    av.remove_binding();
-    assert!(av.close().is_ok());
-}
-
 /// Shows fi_av/asynchronous-insertion.
 #[test]
 fn opening_with_unsupported_attribute_is_refused() {

@@ -67,12 +67,6 @@ impl DrivenEndpoints {
     pub(super) fn len(&self) -> usize {
         self.known.lock().len()
     }
-
-    /// Returns the number of endpoints whose events wake sleepers.
-    #[cfg(test)]
-    pub(super) fn wake_sources_len(&self) -> usize {
-        self.known.lock().iter().filter(|tie| tie.is_wake_source).count()
-    }
 }
 
 impl CounterShared {

@@ -4,7 +4,7 @@ use std::time::Instant;
 use homespun_engine::flags::{BindFlags, Caps, MrAccess};
 
 use super::*;
-use crate::info::{EndpointType, Info, Progress};
+use crate::info::{Info, Progress};
 use crate::{Domain, Endpoint, Fabric, Hints, MrAttr};
 
 /// How long tests wait for an event that must happen.
@@ -227,47 +227,4 @@ fn counter_drives_endpoint_while_it_or_a_region_is_bound() {
         assert_eq!(driven(), 0);
         counter.close().expect("nothing is bound");
     }
-}
-
-/// If only control progress is automatic, the progress thread drives only endpoints for connections.
-#[test]
-fn region_counter_is_woken_only_by_endpoints_without_a_progress_thread() {
-    let fabric = Fabric::new();
-    let hints = |ep_type| {
-        let hints = Hints::new().domain("shm").node("127.0.0.1").source().ep_type(ep_type);
-        hints.with(|info| {
-            info.domain.control_progress = Some(Progress::Auto);
-            info.domain.data_progress = Some(Progress::Manual);
-        })
-    };
-    let info = fabric.info(&hints(EndpointType::Rdm)).expect("an offer");
-    let domain = fabric.domain(&info).expect("a domain");
-    let open_counter = || {
-        let attr = CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() };
-        domain.open_counter(&attr).expect("a counter")
-    };
-    let register = |key, counter: &Counter| {
-        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let attr = MrAttr { access, requested_key: Some(key), ..MrAttr::default() };
-        let region = domain.register(8, &attr).expect("a free key");
-        region.bind_counter(counter, CounterEvents::REMOTE_WRITE).expect("its first counter");
-        region
-    };
-    // One region has its counter before there are endpoints, and one gets it later.
-    let (before, after) = (open_counter(), open_counter());
-    let first = register(1, &before);
-    let unconnected = open_enabled_endpoint(&domain, &info, None);
-    let for_connections = fabric.info(&hints(EndpointType::Msg)).expect("an offer");
-    let connected = domain.endpoint(&for_connections).expect("an endpoint");
-    let (eq, cq) = (fabric.open_eq(&Default::default()), domain.open_cq(&Default::default()));
-    let (eq, cq) = (eq.expect("an event queue"), cq.expect("a queue"));
-    connected.bind_eq(&eq, 1).expect("its first event queue");
-    connected.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
-    connected.enable().expect("it has all that it needs");
-    let second = register(2, &after);
-    for counter in [&before, &after] {
-        let driven = &counter.shared.driven_endpoints;
-        assert_eq!((driven.len(), driven.wake_sources_len()), (2, 1));
-    }
-    drop((first, second, unconnected, connected));
 }

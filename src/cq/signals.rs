@@ -45,12 +45,6 @@ impl Signals {
         self.0.lock().is_pending = false;
     }
 
-    /// Returns the number of readers that wait.
-    #[cfg(test)]
-    pub(super) fn waiting_readers(&self) -> usize {
-        self.0.lock().readers
-    }
-
     /// Registers a reader that waits from now on.
     pub(super) fn begin_wait(&self) -> WaitingReader<'_> {
         let mut state = self.0.lock();

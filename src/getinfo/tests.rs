@@ -131,40 +131,6 @@ fn domain_of_the_parameter_is_offered_even_for_remote_comm_hints() {
 }
 
 #[test]
-fn fabric_offers_only_the_domain_of_its_parameters() {
-    let of = |domain: &str| Params { domain: Some(domain.into()), ..Params::default() };
-    let ask = |domain| Fabric::with_params(of(domain)).getinfo(None, None, InfoFlags::empty(), None);
-    for domain in ["shm", "tcp"] {
-        let found = ask(domain).expect("an answer");
-        assert!(check_and_list_domains(&found).iter().all(|name| *name == domain), "{found:?}");
-    }
-    assert_eq!(ask("token-ring").expect_err("there is none").errno(), Errno::ENODATA);
-}
-
-#[test]
-fn refusal_reason_is_from_the_named_domain() {
-    let local = ProviderAttr { remote: false, ..make_provider("shm") };
-    let providers = [make_provider("tcp"), local];
-    let mut hints = Info { caps: Caps::MSG | Caps::REMOTE_COMM, ..Info::default() };
-    let found = getinfo_of_loopback_peer(&providers, &hints).expect("one of them");
-    assert_eq!(check_and_list_domains(&found), ["tcp"]);
-    hints.domain.name = Some("shm".into());
-    let refused = getinfo_of_loopback_peer(&providers, &hints);
-    assert_eq!(refused, Err(Misuse::Unmet(Unmet::Caps(Caps::REMOTE_COMM)).into()));
-}
-
-#[test]
-fn infos_are_in_the_providers_order_of_formats() {
-    let found =
-        getinfo_from_providers(&[make_provider("tcp")], None, None, Some("7471"), InfoFlags::SOURCE, None)
-            .expect("an answer");
-    assert_eq!(found[0].addr_format, Some(AddressFormat::SockaddrIn));
-    let only = ProviderAttr { formats: vec![AddressFormat::SockaddrIn6], ..make_provider("tcp") };
-    let refused = getinfo_of_loopback_peer(&[only], &Info::default());
-    assert_eq!(refused, Err(Misuse::Unmet(Unmet::DomainAddressFormat).into()));
-}
-
-#[test]
 fn prov_attr_only_returns_only_fabric_attributes() {
     let mut hints = Info { caps: Caps::RMA, ..Info::default() };
     hints.fabric.api_version = Version::new(1, 17);
@@ -313,7 +279,6 @@ fn flags_granted_by_getinfo_can_be_set_and_no_others() {
     assert!(!receives.intersects(OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::INJECT));
 }
 
-/// Shows fi_trigger/trigger-capability.
 #[test]
 fn receives_have_the_default_flag_trigger_only_with_the_capability() {
     let fabric = Fabric::new();

@@ -78,14 +78,3 @@ fn read_function_name(line: &str) -> Option<&str> {
     let (_, behind) = line.split_once("fn ").filter(|_| !line.starts_with("//"))?;
     behind.split_once(['(', '<']).map(|(name, _)| name)
 }
-
-#[test]
-fn citation_has_the_function_below_it() {
-    let source = "/// Shows how.\nfn a() {}\n/// It ends.\n/// Shows p/one, p/two,\n/// q/three.\n\
-        #[over(one_process, own)]\nfn b(net: &Net) {\n";
-    let mut citations = Vec::new();
-    read_source("file.rs", source, &mut citations);
-    let found: Vec<_> = citations.iter().map(|cited| (&*cited.clause, &*cited.function)).collect();
-    assert_eq!(found, [("p/one", "b"), ("p/two", "b"), ("q/three", "b")]);
-    assert_eq!(citations[0].over.as_deref(), Some("one process, own"));
-}

@@ -107,21 +107,3 @@ fn hash_fnv1a(text: &str) -> u64 {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
-
-#[test]
-fn sentences_are_split_at_ends_of_lines_and_requests() {
-    let source =
-        ".TP\n\\f[I]size\\f[R]\nIt \\[lq]holds\\[rq]\nthe entries.\n.nf\ncode.\n.fi\nMore\\-over\n.PP\n";
-    assert_eq!(split_sentences(source), ["size It  holds  the entries.", "More over"]);
-}
-
-#[test]
-fn changed_new_and_lost_sentences_are_differences() {
-    let clauses = "page = 'p.3'\n[[section]]\ntitle = 's'\n[[section.clause]]\nid = 'kept'\nsays = 'It.'\n\
-        sentences = ['{KEPT}', '0123456789abcdef']\n";
-    let kept = format!("{:016x}", hash_fnv1a("It must stay"));
-    let page = Page::parse("p", &clauses.replace("{KEPT}", &kept));
-    let differences = compare(&page, "It must stay.\nIt may be new.\nIt is no promise.\n");
-    assert_eq!(differences.len(), 2, "{differences:?}");
-    assert!(differences[0].ends_with("It may be new.") && differences[1].starts_with("p/kept: "));
-}

@@ -30,10 +30,9 @@ mod unknown_source;
 mod wait_fd;
 
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::TcpStream;
 
 use homespun_suite::example::{self, FAILED, Program};
-use socket2::{Domain, Socket, Type};
 
 /// The domains over which the examples run.
 const DOMAINS: [&str; 2] = ["tcp", "shm"];
@@ -69,48 +68,6 @@ fn hello_example_greets_its_peer() {
         assert_eq!(listener.await_rest_after_text("a peer says: "), "hello, fabric");
         greeter.assert_ends_in_success();
         listener.assert_ends_in_success();
-    }
-}
-
-/// Returns an address whose port is bound, but where no socket listens.
-fn bind_vacant_address() -> (Socket, SocketAddr) {
-    let held = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    held.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a port");
-    let address = held.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
-    (held, address)
-}
-
-#[test]
-fn client_error_names_the_address_of_an_absent_server() {
-    let (_held, address) = bind_vacant_address();
-    let address = &address.to_string()[..];
-    let link = format!("the link to {address} ended: Connection refused");
-    // Receives from the address, such as that of an answer, fail before sends.
-    for (name, arguments, failed) in [
-        ("hello", &[address][..], format!("the send with context 1 failed: {link}")),
-        ("multi_receive_server", &[address, "hello"], format!("the send with context 0 failed: {link}")),
-        ("remote_memory", &[address, "a note"], format!("the send with context 0 failed: {link}")),
-        (
-            "tagged_client_server",
-            &["client", address, "add 1 2"],
-            format!("the receive with context 0 failed: {link}"),
-        ),
-        ("tokio", &[address, "one"], format!("the receive with context 0 failed: {link}")),
-        ("unknown_source", &[address, "hello"], format!("the send with context 0 failed: {link}")),
-        ("wait_fd", &[address, "hello"], format!("the send with context 0 failed: {link}")),
-        (
-            "connected",
-            &[address, "ann", "hello"],
-            format!(
-                "there is no connection to {address}: Connection refused: the peer has not started, or uses \
-                 another domain"
-            ),
-        ),
-    ] {
-        let mut client = Program::start(name, "tcp", arguments);
-        let said = client.await_rest_after_text(FAILED);
-        assert!(said.starts_with(&failed), "{said}");
-        assert!(!client.wait_for_success_or_failure());
     }
 }
 

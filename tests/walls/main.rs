@@ -1,5 +1,5 @@
 //! Checks limits of the code: files are short, and no large group of files imports each other. Checks that
-//! the documentation names only paths, names and calls that exist.
+//! the documentation names only paths and names that exist.
 //!
 //! `cargo test --test walls -- --nocapture` prints the cycles of imports and the longest files.
 
@@ -103,14 +103,9 @@ fn rustdoc_of_homespun_does_not_show_the_engine() {
 }
 
 #[test]
-fn pages_name_only_paths_names_and_calls_that_exist() {
+fn pages_name_only_paths_and_names_that_exist() {
     let (pages, paths, sources) = (pages::read_all(), pages::Paths::list(), pages::Sources::read());
-    let stale = [
-        pages::stale_paths(&pages, &paths),
-        pages::stale_names(&pages, &sources),
-        pages::stale_calls(&pages, &sources),
-    ]
-    .concat();
+    let stale = [pages::stale_paths(&pages, &paths), pages::stale_names(&pages, &sources)].concat();
     assert!(stale.is_empty(), "pages are behind the sources: {stale:#?}");
 }
 

@@ -3,8 +3,6 @@
 mod markdown;
 mod repository;
 
-use std::collections::BTreeSet;
-
 use self::markdown::Page;
 pub(crate) use self::repository::{Paths, Sources};
 use crate::files;
@@ -42,50 +40,30 @@ pub(crate) fn read_all() -> Vec<Page> {
     others.chain(below_docs).map(|file| Page::parse(file.path, &file.text)).collect()
 }
 
-/// Returns the paths in backticks that look like paths of this repository and do not exist. Also returns the
-/// exceptions that no page needs.
+/// Returns the paths in backticks that look like paths of this repository and do not exist.
 pub(crate) fn stale_paths(pages: &[Page], existing: &Paths) -> Vec<String> {
-    let mut exceptions = Exceptions::new(&FOREIGN_PATHS);
     let mut stale = Vec::new();
     for span in pages.iter().flat_map(Page::spans) {
         for path in span.paths() {
-            if existing.is_like_own_path(&path)
-                && !exceptions.record_use_if_listed(&path)
-                && !existing.has_path(&path)
-            {
+            let is_foreign = FOREIGN_PATHS.iter().any(|(foreign, _)| *foreign == path);
+            if existing.is_like_own_path(&path) && !is_foreign && !existing.has_path(&path) {
                 stale.push(format!("{span}: no file or directory has the path {path}"));
             }
         }
     }
-    stale.extend(exceptions.describe_unused());
     stale
 }
 
-/// Returns the names in backticks that look like names of this project and are in no source. Also returns
-/// the exceptions that no page needs.
+/// Returns the names in backticks that look like names of this project and are in no source.
 pub(crate) fn stale_names(pages: &[Page], sources: &Sources) -> Vec<String> {
-    let mut exceptions = Exceptions::new(&FOREIGN_NAMES);
     let mut stale = Vec::new();
     let has_names = |page: &&Page| PAGES_WITH_NAMES.iter().any(|begin| page.path.starts_with(begin));
     for span in pages.iter().filter(has_names).flat_map(Page::spans) {
         for name in span.names().filter(|name| is_like_own_name(name)) {
-            if !exceptions.record_use_if_listed(name) && !sources.has_name(name) {
+            let is_foreign = FOREIGN_NAMES.iter().any(|(foreign, _)| *foreign == name);
+            if !is_foreign && !sources.has_name(name) {
                 stale.push(format!("{span}: no source has the name {name}"));
             }
-        }
-    }
-    stale.extend(exceptions.describe_unused());
-    stale
-}
-
-/// Returns the calls in the tables of `docs/design/engine.md` that do not exist. Each section names a
-/// directory of the engine, which must define its calls.
-pub(crate) fn stale_calls(pages: &[Page], sources: &Sources) -> Vec<String> {
-    let page = pages.iter().find(|page| page.path == "docs/design/engine.md").unwrap();
-    let mut stale = Vec::new();
-    for (directory, call) in page.calls() {
-        if !sources.has_function(&directory, call.text()) {
-            stale.push(format!("{call}: {directory} has no pub(crate) fn {}", call.text()));
         }
     }
     stale
@@ -114,30 +92,4 @@ fn is_like_own_name(name: &str) -> bool {
     let begins_type = name.starts_with(|first: char| first.is_ascii_uppercase());
     let is_camel_case = begins_type && name.contains(|letter: char| letter.is_ascii_lowercase());
     !is_foreign && (is_camel_case || name.contains('_') || name.contains("::"))
-}
-
-/// Exceptions from a rule, and which of them were needed.
-struct Exceptions {
-    listed: &'static [(&'static str, &'static str)],
-    used: BTreeSet<String>,
-}
-
-impl Exceptions {
-    fn new(listed: &'static [(&'static str, &'static str)]) -> Exceptions {
-        Exceptions { listed, used: BTreeSet::new() }
-    }
-
-    /// Returns whether `what` is a listed exception. If it is, records that it is used.
-    fn record_use_if_listed(&mut self, what: &str) -> bool {
-        let is_listed = self.listed.iter().any(|(listed, _)| *listed == what);
-        if is_listed {
-            self.used.insert(what.to_owned());
-        }
-        is_listed
-    }
-
-    fn describe_unused(&self) -> impl Iterator<Item = String> {
-        let unused = self.listed.iter().filter(|(listed, _)| !self.used.contains(*listed));
-        unused.map(|(listed, reason)| format!("no page has the exception {listed} ({reason})"))
-    }
 }

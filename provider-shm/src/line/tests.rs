@@ -378,29 +378,6 @@ fn unpublished_line_holds_zero_or_the_first_word_of_the_previous_lap() {
     }
 }
 
-fn any_header() -> impl Strategy<Value = Header> {
-    let forms = prop::sample::select(Form::all().collect::<Vec<_>>());
-    let any_len = prop_oneof![0_u64..100, 0..=3 * PIECE_MAX_BYTES as u64, 0..=MESSAGE_MAX_BYTES];
-    let payload = prop_oneof![Just(0), 0_u64..=64, any_len.clone()];
-    let ends = prop_oneof![
-        (any::<u64>(), payload.clone()),
-        (any_len, payload),
-        any_atomic_form().prop_map(|form| (form.number(), form.payload_len_bytes() as u64)),
-        (any::<u64>(), 0..samples::PAIRS)
-            .prop_map(|(number, end)| samples::last_words_and_lengths(number)[end]),
-    ];
-    (forms, any::<[u64; 5]>(), ends)
-        .prop_filter_map("no header", |(form, words, end)| samples::header_with_last_word(form, &words, end))
-}
-
-fn any_atomic_form() -> impl Strategy<Value = AtomicForm> {
-    let parts = (0..3_u32, 0..19_u32, 0..16_u32, prop_oneof![1..4_usize, 1..=ATOMIC_MAX_BYTES]);
-    parts.prop_filter_map("there is no such operation", |(kind, op, datatype, count)| {
-        let (kind, op) = (AtomicKind::from_number(kind)?, AtomicOp::from_number(op)?);
-        AtomicForm::new(kind, op, Datatype::from_number(datatype)?, count)
-    })
-}
-
 fn max_kind() -> u64 {
     Form::all().map(|form| u64::from(form.kind())).max().unwrap()
 }
@@ -411,23 +388,6 @@ fn any_words() -> impl Strategy<Value = [u64; LINE_WORDS]> {
 }
 
 proptest! {
-    #[test]
-    fn frame_round_trips(
-        header in any_header(),
-        bytes in any::<[u8; ROOM_MAX_BYTES]>(),
-        piece_bytes in PIECE_MIN_BYTES..=PIECE_MAX_BYTES,
-        sequence: u16,
-    ) {
-        let payload = payload_for_emit(&header, &bytes, piece_bytes);
-        let (found, inline) = match payload {
-            Payload::Inline(bytes) => (Found::Inline(bytes.len()), bytes),
-            Payload::Outside(piece_bytes) => (Found::Outside(piece_bytes), &[][..]),
-        };
-        let emitted = emit_words(sequence, &header, payload);
-        prop_assert_eq!(sequence_in_first_word(emitted[0]), sequence);
-        prop_assert_eq!(parse_words_once(&emitted), Ok((Parsed::Frame(header, found), inline.to_vec())));
-    }
-
     #[test]
     fn parsed_line_reemits_the_same_words(
         words in any_words(),

@@ -258,47 +258,6 @@ proptest! {
 }
 
 #[test]
-fn flipped_bit_of_a_first_word_is_refused() {
-    let of_every_form = Form::all().map(|form| samples::fitting_header(form, 5, 0));
-    let long = [PIECE_MAX_BYTES, 2 * DATA_MAX_BYTES].map(|size| make_message(size, Some(7), None));
-    for header in of_every_form.chain(long) {
-        let size = header.payload_len_bytes() as usize;
-        for bit in 0..u64::BITS {
-            let (mut producer, mut consumer) = make_ring();
-            producer.send(&header, &split_in_three_slices(&make_payload(size, 1)));
-            let first = &producer.segment().line(0)[0];
-            first.store(first.load(Ordering::Relaxed) ^ (1 << bit), Ordering::Relaxed);
-            let mut recorder = Recorder::default();
-            let result = consumer.receive(LINK, u32::MAX, &mut recorder);
-            assert!(recorder.frames.is_empty() && !recorder.is_mid_frame(), "bit {bit}");
-            if bit < u16::BITS {
-                // The line belongs neither to this lap nor to the previous lap.
-                assert_eq!(result, Ok(0), "bit {bit} of the sequence number");
-                assert_eq!(
-                    consumer.request_wake_if_empty(),
-                    Err(WireError::OutOfSequence),
-                    "bit {bit} of the sequence number"
-                );
-            } else {
-                assert_eq!(result, Err(WireError::WrongCheck), "bit {bit}");
-            }
-        }
-    }
-}
-
-#[test]
-fn frames_arrive_when_sequence_numbers_wrap() {
-    let (mut producer, mut consumer) = make_ring_at(DataArea::LARGE, (1 << 16) - 2 * LINES as u64, 0);
-    let mut recorder = Recorder::default();
-    for n in 0..4 * LINES as u64 {
-        producer.send_inline(&make_message(8, Some(n), None), &n.to_le_bytes()).unwrap();
-        assert_eq!(consumer.receive(LINK, 5, &mut recorder), Ok(1));
-    }
-    let all = (0..4 * LINES as u64).map(|n| (make_message(8, Some(n), None), n.to_le_bytes().to_vec()));
-    assert!(recorder.frames.into_iter().eq(all));
-}
-
-#[test]
 fn ring_with_all_lines_used_is_full_until_progress_is_published() {
     let (mut producer, mut consumer) = make_ring();
     let header = make_message(8, None, None);
@@ -493,14 +452,4 @@ fn stray_pieces_wrong_lengths_and_nested_frames_are_refused() {
     assert_eq!(consumer.receive(LINK, 5, &mut recorder), Ok(1));
     let nested = consumer.receive(LINK, 5, &mut recorder);
     assert_eq!(nested, Err(WireError::UnknownKind), "a frame inside a frame");
-}
-
-#[test]
-fn consumer_sees_the_core_that_the_producer_published_last() {
-    let (mut producer, consumer) = make_ring();
-    assert_eq!(consumer.producer_core(), None);
-    for core in [0, 0, 3] {
-        producer.publish_core(core);
-        assert_eq!(consumer.producer_core(), Some(core));
-    }
 }

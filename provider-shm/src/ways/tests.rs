@@ -247,28 +247,3 @@ fn ways_of_a_processor_without_write_back_never_write_back() {
         }
     }
 }
-
-#[test]
-fn classes_cover_large_lengths_in_order() {
-    let kib = |kib: u64| class_of(kib << 10);
-    assert_eq!((kib(16), kib(63), kib(64), kib(255)), (Some(0), Some(0), Some(1), Some(1)));
-    assert_eq!((kib(256), kib(1 << 10), kib(4 << 10), kib(16 << 10)), (Some(2), Some(3), Some(4), Some(4)));
-    assert_eq!((class_of(PULL_MIN_BYTES as u64 - 1), class_of(RING_MAX_BYTES as u64 + 1)), (None, None));
-}
-
-#[test]
-fn description_of_the_choice_names_the_ways_of_this_processor() {
-    let with = describe_choice(true);
-    for part in [
-        "messages from 16 KiB to 16 MiB take the way that their receiver measures",
-        "for lengths from 16 KiB, 64 KiB, 256 KiB, 1 MiB, 4 MiB on",
-        "begins with the way through the ring, with lines written back;",
-        "one copy from the sender's memory",
-        "messages from 64 KiB on are copied once",
-    ] {
-        assert!(with.contains(part), "{part:?} is not in: {with}");
-    }
-    let without = describe_choice(false);
-    assert!(!without.contains("written back"), "{without}");
-    assert!(without.contains("begins with the way through the ring, with plain copies;"), "{without}");
-}

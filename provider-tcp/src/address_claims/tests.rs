@@ -121,15 +121,6 @@ impl TimedClaims {
 }
 
 #[test]
-fn first_claim_is_open_and_checked_once() {
-    let mut timed = TimedClaims::new();
-    assert_eq!(timed.accept(ONE, 1), Admission::Open);
-    assert_eq!(timed.finish_next_check_with(&[(ONE, ClaimStatus::Confirmed)]), []);
-    assert_eq!(timed.start_next_check(), None);
-    assert!(!timed.claims.is_busy());
-}
-
-#[test]
 fn second_claim_is_held_until_it_is_confirmed() {
     let mut timed = TimedClaims::new();
     timed.accept(ONE, 1);
@@ -375,28 +366,18 @@ fn postponed_check_is_made_later() {
 }
 
 #[test]
-fn number_of_held_links_of_an_address_is_limited() {
+fn claim_beyond_the_held_ones_is_refused_and_has_them_checked_at_once() {
     let mut timed = TimedClaims::new();
     timed.accept(ONE, 1);
     for number in 0..HELD_MAX_LINKS {
         assert_eq!(timed.accept(LinkId(10 + number as u32), 1), Admission::Held);
-    }
-    assert!(matches!(timed.accept(LinkId(9999), 1), Admission::Refused(_)));
-    assert_eq!(timed.accept(LinkId(9999), 2), Admission::Open);
-}
-
-#[test]
-fn claim_beyond_the_held_ones_has_them_checked_at_once() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
-    for number in 0..HELD_MAX_LINKS {
-        timed.accept(LinkId(10 + number as u32), 1);
     }
     timed.finish_next_check_without_answer(&CheckOutcome::Silent);
     assert_eq!(timed.start_next_check(), None, "the next check is due later");
     assert!(matches!(timed.accept(LinkId(9999), 1), Admission::Refused(_)));
     let plan = timed.start_next_check().expect("a check at once");
     assert_eq!(plan.asked.len(), 1 + HELD_MAX_LINKS);
+    assert_eq!(timed.accept(LinkId(9999), 2), Admission::Open);
 }
 
 #[test]
@@ -418,23 +399,6 @@ fn tokens_are_known_beyond_the_end_of_their_links() {
     }
     assert_eq!(timed.claims.address_of_token(7), None, "the oldest of more than are kept");
     assert_eq!(timed.claims.given_tokens.len(), PAST_TOKENS_MAX);
-}
-
-#[test]
-fn clock_is_read_in_few_passes() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
-    let plan = timed.start_next_check().unwrap();
-    let checks =
-        (0..10 * CLAIM_TIME_CHECK_PASSES).filter(|_| timed.claims.count_pass_toward_time_check()).count();
-    assert_eq!(checks, 10);
-    timed.claims.finish_check(
-        &plan,
-        &CheckOutcome::Answered(vec![(ONE, 1000, ClaimStatus::Unclear)]),
-        timed.now,
-    );
-    timed.claims.prepare_sleep_and_get_next_timer();
-    assert!(timed.claims.count_pass_toward_time_check());
 }
 
 #[test]
@@ -537,22 +501,17 @@ fn held_claim_that_is_older_than_the_reservation_is_admitted_when_its_peer_leave
 
 #[test]
 fn claim_of_an_early_connection_with_a_late_hello_is_not_the_oldest() {
-    let mut timed = TimedClaims::new();
-    let serial_of_stranger = timed.accepted_count;
-    timed.accepted_count += 1;
-    assert_eq!(timed.accept(ONE, 1), Admission::Open);
-    timed.now += Duration::from_secs(1);
-    timed.accepted_count = serial_of_stranger;
-    assert_eq!(timed.accept(TWO, 1), Admission::Held);
-    timed.claims.record_hang_up(TWO, address(1), HangUp::EndOfStream);
-    assert_eq!(timed.claims.pop_admitted(), None);
-}
-
-#[test]
-fn held_claim_is_not_older_than_a_link_that_was_accepted_before() {
-    let mut timed = TimedClaims::new();
-    assert_eq!(timed.accept(ONE, 1), Admission::Open);
-    assert_eq!(timed.accept(TWO, 1), Admission::Held);
-    timed.claims.record_hang_up(TWO, address(1), HangUp::EndOfStream);
-    assert_eq!(timed.claims.pop_admitted(), None);
+    for is_first_connection in [true, false] {
+        let mut timed = TimedClaims::new();
+        let serial_of_stranger = timed.accepted_count;
+        timed.accepted_count += 1;
+        assert_eq!(timed.accept(ONE, 1), Admission::Open);
+        if is_first_connection {
+            timed.now += Duration::from_secs(1);
+            timed.accepted_count = serial_of_stranger;
+        }
+        assert_eq!(timed.accept(TWO, 1), Admission::Held);
+        timed.claims.record_hang_up(TWO, address(1), HangUp::EndOfStream);
+        assert_eq!(timed.claims.pop_admitted(), None, "{is_first_connection}");
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use homespun_rpma::{CompletionFlags, Error, Invalid, LocalSlice, Operation, RemotePlace, Report, Usage};
+use homespun_rpma::{CompletionFlags, Error, Invalid, Operation, RemotePlace, Report, Usage};
 
 use crate::harness::{Memory, Net, Pair, expect_no_completion, expect_success, next_completion, payload};
 
@@ -113,28 +113,6 @@ pub(crate) fn atomic_write_follows_earlier_writes(net: &Net) {
     assert_eq!(refused, Err(Error::Invalid(Invalid::MissingMemory)));
 }
 
-/// Shows rpma_cq_get_completion/byte-len-of-access.
-pub(crate) fn access_of_no_bytes_needs_no_memory(net: &Net) {
-    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
-    let here = Memory::zeroed(&client_peer, 8, Usage::READ_DST | Usage::WRITE_SRC);
-    let there = Memory::zeroed(&server_peer, 8, Usage::READ_SRC | Usage::WRITE_DST);
-    client.read(LocalSlice::EMPTY, RemotePlace::NONE, Report::Always, 1).unwrap();
-    client.write(RemotePlace::NONE, LocalSlice::EMPTY, Report::Always, 2).unwrap();
-    server.recv(LocalSlice::EMPTY, 9).unwrap();
-    client.write_with_imm(RemotePlace::NONE, LocalSlice::EMPTY, Report::Always, 6, 3).unwrap();
-    client.read(here.slice(8, 0), there.remote().at(8), Report::Always, 4).unwrap();
-    let ops = [Operation::Read, Operation::Write, Operation::Write, Operation::Read];
-    for (context, op) in (1..).zip(ops) {
-        assert_eq!(expect_success(client.completion_queue(), op, context).byte_len, 0);
-    }
-    let received = expect_success(server.completion_queue(), Operation::RecvRdmaWithImm, 9);
-    assert_eq!((received.byte_len, received.immediate()), (0, Some(6)));
-    // Memory on one side alone is a mistake.
-    let one_sided = Err(Error::Invalid(Invalid::MissingMemory));
-    assert_eq!(client.read(here.all(), RemotePlace::NONE, Report::Always, 5), one_sided);
-    assert_eq!(client.write(there.remote().at(0), LocalSlice::EMPTY, Report::Always, 5), one_sided);
-}
-
 /// Shows rpma_cq_get_completion/on-error-hides-success.
 pub(crate) fn completion_follows_the_effect_of_unreported_writes(net: &Net) {
     const LEN_BYTES: usize = 100_000;
@@ -176,15 +154,5 @@ pub(crate) fn operations_need_regions_with_their_usage(net: &Net) {
         (client.recv(sends.all(), 1), Usage::RECV),
     ] {
         assert_eq!(posted, Err(Error::Invalid(Invalid::LocalUsage { needed })));
-    }
-}
-
-pub(crate) fn local_range_beyond_the_region_is_refused(net: &Net) {
-    let peer = net.open_peer();
-    let memory = Memory::zeroed(&peer, 8, Usage::all() - Usage::FLUSH_TYPE_PERSISTENT);
-    assert_eq!(memory.region().slice(3, 5).unwrap().len_bytes(), 5);
-    for (offset_bytes, len_bytes) in [(0, 9), (8, 1), (9, 0), (1, usize::MAX), (usize::MAX, 1)] {
-        let refused = Invalid::LocalRange { offset_bytes, len_bytes, region_bytes: 8 };
-        assert_eq!(memory.region().slice(offset_bytes, len_bytes).unwrap_err(), refused);
     }
 }

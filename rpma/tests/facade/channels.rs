@@ -190,27 +190,6 @@ pub(crate) fn dropped_connection_ends_a_wait(net: &Net) {
     assert_eq!(queue.wait(), Err(Error::NoCompletion));
 }
 
-pub(crate) fn dropped_connection_ends_the_waits_of_all_threads(net: &Net) {
-    // The end meets the threads at any step of their waits.
-    for round in 0..40 {
-        let Pair { client: _client, server, .. } = Pair::connect(net);
-        let barrier = Barrier::new(4);
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                let (queue, barrier) = (server.completion_queue().clone(), &barrier);
-                scope.spawn(move || {
-                    barrier.wait();
-                    assert_eq!(queue.wait(), Err(Error::NoCompletion));
-                    assert!(round % 2 == 0 || is_readable(queue.fd().expect("a descriptor")));
-                });
-            }
-            barrier.wait();
-            (0..round).for_each(|_| thread::yield_now());
-            drop(server);
-        });
-    }
-}
-
 pub(crate) fn threads_that_share_a_queue_take_each_completion_once(net: &Net) {
     const COUNT: u64 = 300;
     let Pair { client, server, .. } = Pair::connect_with(net, &deep_config(), &deep_config());
@@ -244,7 +223,7 @@ pub(crate) fn threads_that_share_a_queue_take_each_completion_once(net: &Net) {
     assert_eq!(taken, (0..COUNT).collect::<Vec<u64>>());
 }
 
-/// Shows rpma_conn_wait/oldest-completion-first.
+/// Shows rpma_conn_wait/oldest-completion-first, rpma_conn_wait/wait-names-queue.
 pub(crate) fn shared_channel_names_the_queue_with_the_oldest_completion(net: &Net) {
     let config = shared_channel();
     let Pair { client, server, .. } = Pair::connect_with(net, &config, &config);
@@ -265,7 +244,6 @@ pub(crate) fn shared_channel_names_the_queue_with_the_oldest_completion(net: &Ne
     expect_success(client.completion_queue(), Operation::Send, 3);
 }
 
-/// Shows rpma_conn_wait/wait-names-queue.
 pub(crate) fn shared_channel_wakes_for_both_queues(net: &Net) {
     let config = shared_channel();
     let Pair { client, server, .. } = Pair::connect_with(net, &config, &config);
@@ -296,19 +274,6 @@ pub(crate) fn shared_channel_wakes_for_both_queues(net: &Net) {
     }
     set_nonblocking(descriptor);
     assert_eq!(server.wait(), Err(Error::NoCompletion));
-}
-
-/// Shows rpma_conn_wait/wait-names-queue.
-pub(crate) fn shared_channel_without_a_receive_queue_has_all_completions(net: &Net) {
-    let config = ConnectionConfig { shared_completion_channel: true, ..ConnectionConfig::default() };
-    let Pair { client, server, .. } = Pair::connect_with(net, &config, &config);
-    assert!(server.receive_completion_queue().is_none());
-    recv(&server, 1);
-    send(&client, 2);
-    assert_eq!(server.wait(), Ok(ReadyQueue::Main(server.completion_queue())));
-    expect_success(server.completion_queue(), Operation::Recv, 1);
-    assert_eq!(client.wait(), Ok(ReadyQueue::Main(client.completion_queue())));
-    expect_success(client.completion_queue(), Operation::Send, 2);
 }
 
 /// Shows rpma_cq_wait/shared-channel, rpma_conn_wait/not-shared-channel.

@@ -11,9 +11,8 @@ use homespun_rpma::{
 use homespun_suite::sleeping::{join_in_time, spawn_sleeper};
 
 use crate::harness::{
-    Memory, Net, Pair, deep_config, expect_event, expect_failure, expect_success, is_readable, listen,
-    next_request, next_request_unless_given_up, payload, request, request_with_timeout, set_nonblocking,
-    wait_readable,
+    Memory, Net, Pair, deep_config, expect_event, expect_failure, expect_success, listen, next_request,
+    next_request_unless_given_up, payload, request, request_with_timeout, wait_readable,
 };
 
 pub(crate) fn accepted_request_connects_both_sides(net: &Net) {
@@ -39,11 +38,15 @@ pub(crate) fn accepted_request_connects_both_sides(net: &Net) {
 pub(crate) fn dropped_request_is_rejected(net: &Net) {
     let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
     let endpoint = listen(&server_peer);
+    let memory = Memory::zeroed(&client_peer, 8, Usage::RECV);
     for _ in 0..3 {
-        let client = request(&client_peer, &endpoint, None).connect(b"please").unwrap();
+        let prepared = request(&client_peer, &endpoint, None);
+        prepared.recv(memory.all(), 5).unwrap();
+        let client = prepared.connect(b"please").unwrap();
         drop(next_request(&endpoint, None));
         expect_event(&client, ConnectionEvent::Rejected);
         assert_eq!(client.next_event(), Err(Error::NoEvent));
+        expect_failure(client.completion_queue(), Status::Flushed, 5);
     }
     // A request that the server has not read.
     let client = request(&client_peer, &endpoint, None).connect(b"please").unwrap();
@@ -128,23 +131,6 @@ pub(crate) fn dropped_connection_closes_the_other_side(net: &Net) {
     }
 }
 
-/// The acceptor frees its port, and the next one may take it, while the requester learns of the connection.
-pub(crate) fn accepted_connection_dropped_at_once_is_established_and_closed(net: &Net) {
-    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
-    let endpoint = listen(&server_peer);
-    for number in 0..40 {
-        let client = request(&client_peer, &endpoint, None).connect(b"").unwrap();
-        let server = next_request(&endpoint, None).connect(b"bye").unwrap();
-        if number % 2 == 0 {
-            expect_event(&server, ConnectionEvent::Established);
-        }
-        drop(server);
-        expect_event(&client, ConnectionEvent::Established);
-        assert_eq!(client.private_data(), b"bye");
-        expect_event(&client, ConnectionEvent::Closed);
-    }
-}
-
 pub(crate) fn disconnect_carries_out_posted_sends_first(net: &Net) {
     const COUNT: u64 = 60;
     // Long messages need the peer's help.
@@ -190,18 +176,6 @@ pub(crate) fn end_of_the_connection_flushes_posted_receives(net: &Net) {
     }
 }
 
-pub(crate) fn receives_of_a_rejected_request_are_flushed(net: &Net) {
-    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
-    let endpoint = listen(&server_peer);
-    let memory = Memory::zeroed(&client_peer, 8, Usage::RECV);
-    let prepared = request(&client_peer, &endpoint, None);
-    prepared.recv(memory.all(), 5).unwrap();
-    let client = prepared.connect(b"").unwrap();
-    drop(next_request(&endpoint, None));
-    expect_event(&client, ConnectionEvent::Rejected);
-    expect_failure(client.completion_queue(), Status::Flushed, 5);
-}
-
 pub(crate) fn private_data_has_a_limit(net: &Net) {
     let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
     let endpoint = listen(&server_peer);
@@ -215,37 +189,6 @@ pub(crate) fn private_data_has_a_limit(net: &Net) {
     // A service that is no number and has none.
     let unknown = ConnectionRequest::new(&client_peer, "127.0.0.1", "no-such-service", None);
     assert!(matches!(unknown, Err(Error::Fabric(_))), "{unknown:?}");
-}
-
-pub(crate) fn event_descriptor_is_readable_while_there_is_an_event(net: &Net) {
-    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
-    let endpoint = listen(&server_peer);
-    let client = request(&client_peer, &endpoint, None).connect(b"").unwrap();
-    set_nonblocking(client.event_fd());
-    assert!(!is_readable(client.event_fd()));
-    assert_eq!(client.next_event(), Err(Error::NoEvent));
-    let server = next_request(&endpoint, None).connect(b"").unwrap();
-    wait_readable(client.event_fd());
-    assert!(is_readable(client.event_fd()));
-    assert_eq!(client.next_event(), Ok(ConnectionEvent::Established));
-    assert!(!is_readable(client.event_fd()));
-    assert_eq!(client.next_event(), Err(Error::NoEvent));
-    assert!(!is_readable(client.event_fd()));
-    server.disconnect().unwrap();
-    wait_readable(client.event_fd());
-    assert_eq!(client.next_event(), Ok(ConnectionEvent::Closed));
-}
-
-pub(crate) fn nonblocking_listener_reports_no_event(net: &Net) {
-    let (client_peer, server_peer) = (net.open_peer(), net.open_peer());
-    let endpoint = listen(&server_peer);
-    set_nonblocking(endpoint.fd());
-    assert!(!is_readable(endpoint.fd()));
-    assert_eq!(endpoint.next_connection_request(None).unwrap_err(), Error::NoEvent);
-    let client = request(&client_peer, &endpoint, None).connect(b"now").unwrap();
-    assert_eq!(next_request(&endpoint, None).private_data(), b"now");
-    assert_eq!(endpoint.next_connection_request(None).unwrap_err(), Error::NoEvent);
-    drop(client);
 }
 
 pub(crate) fn polled_request_is_returned_next(net: &Net) {

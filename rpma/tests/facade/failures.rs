@@ -136,20 +136,6 @@ pub(crate) fn operations_after_a_failure_are_flushed(net: &Net) {
     expect_event(&server, ConnectionEvent::Closed);
 }
 
-/// Shows rpma_cq_get_completion/success-returns-first.
-pub(crate) fn earlier_operations_complete_before_a_failure(net: &Net) {
-    const LEN_BYTES: usize = 300_000;
-    let Pair { client, server: _server, client_peer, server_peer } = Pair::connect_deep(net);
-    let here = Memory::with(&client_peer, &payload(1, LEN_BYTES), Usage::WRITE_SRC);
-    let there = Memory::zeroed(&server_peer, LEN_BYTES, Usage::WRITE_DST);
-    // The peer fetches the long write, and refuses the short one at once.
-    client.write(there.remote().at(0), here.all(), Report::Always, 1).unwrap();
-    client.write(there.remote().at(LEN_BYTES as u64), here.slice(0, 8), Report::OnError, 2).unwrap();
-    expect_success(client.completion_queue(), Operation::Write, 1);
-    expect_failure(client.completion_queue(), Status::RemoteAccess, 2);
-    assert!(there.read(0, LEN_BYTES) == payload(1, LEN_BYTES));
-}
-
 /// Shows rpma_cq_get_completion/receive-error-completes.
 pub(crate) fn message_longer_than_its_receive_fails(net: &Net) {
     for len_bytes in [9, 300_000] {

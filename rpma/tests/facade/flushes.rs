@@ -1,13 +1,14 @@
 //! Flushes, for visibility and to persistence.
 
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::AsFd;
+use std::process;
 
 use homespun_rpma::{
     Error, FlushType, MemoryRegion, Operation, Peer, PeerConfig, RemoteMemoryRegion, Report, Status,
     Unsupported, Usage,
 };
+use homespun_suite::files::NamedFile;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::harness::{Memory, Net, Pair, expect_failure, expect_success, payload};
@@ -16,14 +17,16 @@ const LEN_BYTES: usize = 100_000;
 
 /// A file that is mapped, and the region of the mapping.
 struct MappedFile {
-    file: File,
+    file: NamedFile,
     /// `None` once the mapping is gone.
     region: Option<MemoryRegion>,
 }
 
 impl MappedFile {
     fn register(peer: &Peer, size_bytes: usize, usage: Usage) -> MappedFile {
-        let file = tempfile::tempfile().expect("a file");
+        let named = NamedFile::with_unused_name();
+        let file =
+            File::options().read(true).write(true).create_new(true).open(named.path()).expect("a file");
         file.set_len(size_bytes as u64).expect("room for the file");
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the address, so no other memory is affected.
@@ -32,17 +35,11 @@ impl MappedFile {
         let address = address.expect("a mapping");
         // SAFETY: the mapping stays until the region is dropped, and this process does not access it.
         let region = unsafe { MemoryRegion::register(peer, address.cast(), size_bytes, usage) };
-        MappedFile { file, region: Some(region.expect("the memory is a file's")) }
+        MappedFile { file: named, region: Some(region.expect("the memory is a file's")) }
     }
 
     fn remote(&self) -> RemoteMemoryRegion {
         self.region.as_ref().expect("it is mapped").as_remote()
-    }
-
-    fn content(&mut self) -> Vec<u8> {
-        let mut content = Vec::new();
-        self.file.read_to_end(&mut content).expect("a file");
-        content
     }
 }
 
@@ -75,20 +72,22 @@ pub(crate) fn flush_makes_earlier_writes_visible(net: &Net) {
 }
 
 /// Shows rpma_cq_get_completion/op-flush.
-pub(crate) fn persistent_flush_completes_as_a_flush(net: &Net) {
+pub(crate) fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
     let Pair { client, server: _server, client_peer, server_peer } = Pair::connect(net);
     let usage = Usage::WRITE_DST | Usage::FLUSH_TYPE_PERSISTENT | Usage::FLUSH_TYPE_VISIBILITY;
-    let mut log = MappedFile::register(&server_peer, LEN_BYTES, usage);
+    let log = MappedFile::register(&server_peer, LEN_BYTES, usage);
     let here = Memory::with(&client_peer, &payload(3, LEN_BYTES), Usage::WRITE_SRC);
     client.apply_remote_peer_config(PeerConfig { direct_write_to_pmem: true });
     client.write(log.remote().at(0), here.all(), Report::OnError, 1).unwrap();
     let len_bytes = LEN_BYTES as u64;
-    client.flush(&log.remote(), 0, len_bytes, FlushType::Persistent, Report::Always, 2).unwrap();
-    let flushed = expect_success(client.completion_queue(), Operation::Flush, 2);
+    client.flush(&log.remote(), 0, len_bytes, FlushType::Visibility, Report::Always, 2).unwrap();
+    expect_success(client.completion_queue(), Operation::Flush, 2);
+    log.file.assert_not_written_back_or_skip(process::id());
+    client.flush(&log.remote(), 0, len_bytes, FlushType::Persistent, Report::Always, 3).unwrap();
+    let flushed = expect_success(client.completion_queue(), Operation::Flush, 3);
+    log.file.assert_written_back_or_skip(process::id());
     assert_eq!(u64::from(flushed.byte_len), len_bytes);
-    assert!(log.content() == payload(3, LEN_BYTES));
-    client.flush(&log.remote(), 8, 8, FlushType::Visibility, Report::Always, 3).unwrap();
-    expect_success(client.completion_queue(), Operation::Flush, 3);
+    assert!(log.file.read_content() == payload(3, LEN_BYTES));
 }
 
 pub(crate) fn persistent_flush_needs_direct_writes(net: &Net) {
@@ -126,13 +125,4 @@ pub(crate) fn flush_needs_the_usage_of_the_region(net: &Net) {
     let claimed = RemoteMemoryRegion::from_descriptor(&descriptor).unwrap();
     assert_eq!(flush(&claimed, FlushType::Persistent), Ok(()));
     expect_failure(client.completion_queue(), Status::RemoteInvalidRequest, 1);
-}
-
-pub(crate) fn persistent_region_needs_a_file(net: &Net) {
-    let peer = net.open_peer();
-    let mut memory = vec![0; 4096];
-    let usage = Usage::WRITE_DST | Usage::FLUSH_TYPE_PERSISTENT;
-    // SAFETY: the memory outlives the region, which is not made.
-    let refused = unsafe { MemoryRegion::register(&peer, memory.as_mut_ptr(), memory.len(), usage) };
-    assert!(matches!(refused, Err(Error::Fabric(_))), "{refused:?}");
 }

@@ -42,50 +42,38 @@ over_every_transport! {
         disconnect_closes_both_sides
         disconnect_before_the_connection_fails
         dropped_connection_closes_the_other_side
-        accepted_connection_dropped_at_once_is_established_and_closed
         disconnect_carries_out_posted_sends_first
         end_of_the_connection_flushes_posted_receives
-        receives_of_a_rejected_request_are_flushed
         private_data_has_a_limit
-        event_descriptor_is_readable_while_there_is_an_event
-        nonblocking_listener_reports_no_event
         polled_request_is_returned_next
         last_event_ends_the_waits_of_all_threads;
     messages:
         message_fills_its_receive
-        message_of_no_bytes_takes_a_receive_without_memory
         immediate_data_arrives_in_host_order
-        message_waits_for_its_receive
         message_that_has_arrived_can_be_received_after_the_end
         receives_posted_before_the_connection_take_the_first_messages
         deregistration_ends_the_receives_that_wait
         receives_outlive_another_region_of_their_memory
         send_without_a_report_completes_only_on_error
-        send_completes_before_the_response_arrives
-        too_many_posts_are_refused
-        completions_name_their_connection;
+        too_many_posts_are_refused;
     accesses:
         read_copies_the_memory_of_the_peer
         write_changes_the_memory_of_the_peer
         write_with_immediate_data_takes_a_receive
         atomic_write_follows_earlier_writes
-        access_of_no_bytes_needs_no_memory
         completion_follows_the_effect_of_unreported_writes
-        operations_need_regions_with_their_usage
-        local_range_beyond_the_region_is_refused;
+        operations_need_regions_with_their_usage;
     flushes:
         flush_makes_earlier_writes_visible
-        persistent_flush_completes_as_a_flush
+        only_a_persistent_flush_makes_its_range_durable
         persistent_flush_needs_direct_writes
-        flush_needs_the_usage_of_the_region
-        persistent_region_needs_a_file;
+        flush_needs_the_usage_of_the_region;
     failures:
         access_with_an_unknown_key_fails
         access_beyond_the_region_fails
         access_without_the_right_fails
         flush_beyond_the_region_fails
         operations_after_a_failure_are_flushed
-        earlier_operations_complete_before_a_failure
         message_longer_than_its_receive_fails
         deregistered_region_is_out_of_reach;
     channels:
@@ -96,11 +84,9 @@ over_every_transport! {
         descriptor_is_readable_while_there_is_a_completion
         nonblocking_wait_fails_without_a_completion
         dropped_connection_ends_a_wait
-        dropped_connection_ends_the_waits_of_all_threads
         threads_that_share_a_queue_take_each_completion_once
         shared_channel_names_the_queue_with_the_oldest_completion
         shared_channel_wakes_for_both_queues
-        shared_channel_without_a_receive_queue_has_all_completions
         waits_fit_the_sharing_of_the_channel
         sends_are_posted_while_another_thread_reads_a_shared_channel
         receive_queue_has_the_failed_receives;

@@ -1,10 +1,7 @@
 //! Messages, with and without immediate data.
 
-use std::thread;
-
 use homespun_rpma::{
-    CompletionFlags, Connection, ConnectionConfig, ConnectionEvent, Error, LocalSlice, Operation, ReadyQueue,
-    Report, Status, Usage,
+    CompletionFlags, ConnectionConfig, ConnectionEvent, Error, LocalSlice, Operation, Report, Status, Usage,
 };
 
 use crate::harness::{
@@ -36,19 +33,6 @@ pub(crate) fn message_fills_its_receive(net: &Net) {
     }
 }
 
-/// Shows rpma_cq_get_completion/byte-len-of-message.
-pub(crate) fn message_of_no_bytes_takes_a_receive_without_memory(net: &Net) {
-    let Pair { client, server, .. } = Pair::connect(net);
-    server.recv(LocalSlice::EMPTY, 1).unwrap();
-    server.recv(LocalSlice::EMPTY, 2).unwrap();
-    client.send(LocalSlice::EMPTY, Report::Always, 3).unwrap();
-    client.send_with_imm(LocalSlice::EMPTY, Report::Always, 77, 4).unwrap();
-    assert_eq!(expect_success(server.completion_queue(), Operation::Recv, 1).byte_len, 0);
-    assert_eq!(expect_success(server.completion_queue(), Operation::Recv, 2).immediate(), Some(77));
-    assert_eq!(expect_success(client.completion_queue(), Operation::Send, 3).byte_len, 0);
-    assert_eq!(expect_success(client.completion_queue(), Operation::Send, 4).byte_len, 0);
-}
-
 /// Shows rpma_cq_get_completion/context-of-message, rpma_cq_get_completion/flags-of-verbs,
 /// rpma_cq_get_completion/imm-in-host-order.
 pub(crate) fn immediate_data_arrives_in_host_order(net: &Net) {
@@ -65,26 +49,6 @@ pub(crate) fn immediate_data_arrives_in_host_order(net: &Net) {
         assert_eq!((send.flags, send.byte_len), (CompletionFlags::empty(), 13));
     }
     assert_eq!(received.read(0, 13), b"with a number");
-}
-
-/// Shows rpma_cq_get_completion/op-recv.
-pub(crate) fn message_waits_for_its_receive(net: &Net) {
-    let Pair { client, server, client_peer, server_peer } = Pair::connect(net);
-    let lens_bytes = [8, 300_000];
-    let sent = lens_bytes.map(|len_bytes| Memory::with(&client_peer, &payload(3, len_bytes), Usage::SEND));
-    for sent in &sent {
-        client.send(sent.all(), Report::OnError, 1).unwrap();
-    }
-    // The messages are under way, or have arrived, before a receive is posted.
-    thread::yield_now();
-    for len_bytes in lens_bytes {
-        expect_no_completion(server.completion_queue());
-        let received = Memory::zeroed(&server_peer, len_bytes, Usage::RECV);
-        server.recv(received.all(), 9).unwrap();
-        expect_success(server.completion_queue(), Operation::Recv, 9);
-        assert!(received.read(0, len_bytes) == payload(3, len_bytes));
-    }
-    expect_no_completion(client.completion_queue());
 }
 
 pub(crate) fn message_that_has_arrived_can_be_received_after_the_end(net: &Net) {
@@ -179,38 +143,6 @@ pub(crate) fn send_without_a_report_completes_only_on_error(net: &Net) {
     assert_ne!(failed.status, Status::Success);
 }
 
-/// Shows rpma_conn_wait/oldest-completion-first.
-pub(crate) fn send_completes_before_the_response_arrives(net: &Net) {
-    const ROUNDS: u64 = 300;
-    let config = ConnectionConfig {
-        receive_completion_queue_size: 10,
-        shared_completion_channel: true,
-        ..ConnectionConfig::default()
-    };
-    let Pair { client, server, client_peer, server_peer } =
-        Pair::connect_with(net, &config, &ConnectionConfig::default());
-    let asks = Memory::zeroed(&client_peer, 16, Usage::SEND | Usage::RECV);
-    let answers = Memory::zeroed(&server_peer, 16, Usage::SEND | Usage::RECV);
-    server.recv(answers.slice(0, 8), 0).unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            for round in 0..ROUNDS {
-                expect_success(server.completion_queue(), Operation::Recv, round);
-                server.recv(answers.slice(0, 8), round + 1).unwrap();
-                server.send(answers.slice(8, 8), Report::OnError, round).unwrap();
-            }
-        });
-        for round in 0..ROUNDS {
-            client.recv(asks.slice(0, 8), round).unwrap();
-            client.send(asks.slice(8, 8), Report::Always, round).unwrap();
-            let Ok(ReadyQueue::Main(queue)) = client.wait() else { panic!("the response came first") };
-            expect_success(queue, Operation::Send, round);
-            let Ok(ReadyQueue::Receive(queue)) = client.wait() else { panic!("nothing else was posted") };
-            expect_success(queue, Operation::Recv, round);
-        }
-    });
-}
-
 pub(crate) fn too_many_posts_are_refused(net: &Net) {
     let config = ConnectionConfig {
         send_queue_size: 2,
@@ -240,25 +172,4 @@ pub(crate) fn too_many_posts_are_refused(net: &Net) {
     }
     client.send(sent.slice(0, 0), Report::Always, posted).unwrap();
     expect_success(client.completion_queue(), Operation::Send, posted);
-}
-
-/// Shows rpma_cq_get_wc/queue-pair-number.
-pub(crate) fn completions_name_their_connection(net: &Net) {
-    let (one, other) = (Pair::connect(net), Pair::connect(net));
-    let connections = [&one.client, &one.server, &other.client, &other.server];
-    let mut numbers = connections.map(Connection::qp_number).to_vec();
-    numbers.sort_unstable();
-    numbers.dedup();
-    assert_eq!(numbers.len(), 4);
-    for Pair { client, server, .. } in [&one, &other] {
-        server.recv(LocalSlice::EMPTY, 1).unwrap();
-        server.recv(LocalSlice::EMPTY, 2).unwrap();
-        client.send(LocalSlice::EMPTY, Report::Always, 1).unwrap();
-        let numbers = [client, server].map(|side| next_completion(side.completion_queue()).qp_number);
-        assert_eq!(numbers, [client.qp_number(), server.qp_number()]);
-        // A failure has it, too.
-        client.disconnect().unwrap();
-        let flushed = next_completion(server.completion_queue());
-        assert_eq!((flushed.status, flushed.qp_number), (Status::Flushed, server.qp_number()));
-    }
 }

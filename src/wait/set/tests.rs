@@ -2,7 +2,6 @@ use std::sync::mpsc;
 use std::thread;
 
 use homespun_engine::errno::Errno;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 use crate::counter::CounterWaitError;
@@ -127,54 +126,6 @@ fn report_of_a_member_ends_the_waits_of_all_threads() {
             });
         }
     }
-}
-
-#[test]
-fn members_that_leave_do_not_disturb_a_wait() {
-    let set = open_set(WaitObject::Unspec);
-    let stays = open_counter(&set);
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| set.wait(PATIENCE));
-        for _ in 0..50 {
-            drop((open_counter(&set), open_cq(&set), open_eq(&set)));
-        }
-        stays.add(1);
-        assert_eq!(waits.join().expect("no panic"), Ok(()));
-    });
-    drop(stays);
-    set.close().expect("they have left");
-}
-
-#[test]
-fn descriptor_of_a_set_wakes_for_all_members() {
-    let set = open_set(WaitObject::Fd);
-    let (counter, cq) = (open_counter(&set), open_cq(&set));
-    assert!(counter.wait_fd().is_none() && cq.wait_fd().is_none(), "a member has none to show");
-    let is_readable = || {
-        let fd = set.wait_fd().expect("a descriptor");
-        let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&no_time)).expect("a descriptor") > 0
-    };
-    for value in 1..5 {
-        assert_eq!(set.try_wait(), Ok(true));
-        assert!(!is_readable());
-        counter.add(1);
-        assert!(is_readable());
-        assert_eq!(set.try_wait(), Ok(false));
-        assert_eq!(counter.read(), value);
-        assert_eq!(cq.try_wait(), Ok(true), "a member speaks for all");
-        let late = self::open_counter(&set);
-        assert!(is_readable(), "there is another member to ask");
-        drop(late);
-    }
-    // A member that was closed does not wake sleepers.
-    let gone = self::open_counter(&set);
-    assert_eq!(set.try_wait(), Ok(true));
-    drop(gone);
-    assert!(!is_readable());
-    drop((counter, cq));
-    assert_eq!(set.try_wait(), Ok(true));
-    set.close().expect("it has no members");
 }
 
 #[test]

@@ -59,25 +59,6 @@ impl Page {
         texts.into_iter().map(move |text| Span { page: &self.path, line: number, text, is_picture })
     }
 
-    /// Returns the calls in the tables with the columns `event` and `call`. Each call comes with the
-    /// directory that the page named last before it.
-    pub(crate) fn calls(&self) -> impl Iterator<Item = (String, Span<'_>)> {
-        let mut directory = String::new();
-        let mut is_table = false;
-        let mut calls = Vec::new();
-        for line in &self.lines {
-            is_table = line.text.starts_with('|') && (is_table || line.text == "| event | call |");
-            for span in self.spans_of_line(line) {
-                if is_table {
-                    calls.push((directory.clone(), span));
-                } else if span.text.ends_with('/') {
-                    span.text.clone_into(&mut directory);
-                }
-            }
-        }
-        calls.into_iter()
-    }
-
     /// Returns the targets of links within the repository, with their lines.
     pub(crate) fn links(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.lines.iter().filter(|line| !line.is_picture);
@@ -117,10 +98,6 @@ fn anchor_of(heading: &str) -> String {
 }
 
 impl<'a> Span<'a> {
-    pub(crate) fn text(&self) -> &'a str {
-        self.text
-    }
-
     /// Returns what may be paths, without braces: each alternative by itself.
     pub(crate) fn paths(&self) -> Vec<String> {
         let is_in_path = |letter: char| letter.is_alphanumeric() || "/._-{},*<>".contains(letter);

@@ -48,15 +48,10 @@ impl Paths {
 
 /// The source files.
 pub(crate) struct Sources {
-    files: Vec<Source>,
+    /// The text of each file, without lines of comments.
+    codes: Vec<String>,
     /// The words of all files.
     words: HashSet<String>,
-}
-
-struct Source {
-    path: String,
-    /// The text without lines of comments.
-    code: String,
 }
 
 impl Sources {
@@ -64,31 +59,19 @@ impl Sources {
         let files = SOURCES.into_iter().flat_map(|extension| files::read_below("", extension).unwrap());
         let without_comments = |file: File| {
             let code: Vec<&str> = file.text.lines().filter(|line| !is_comment(line)).collect();
-            Source { path: file.path, code: code.join("\n") }
+            code.join("\n")
         };
-        let files: Vec<Source> = files.map(without_comments).collect();
-        let words = files.iter().flat_map(|file| words(&file.code)).map(str::to_owned).collect();
-        Sources { files, words }
+        let codes: Vec<String> = files.map(without_comments).collect();
+        let words = codes.iter().flat_map(|code| words(code)).map(str::to_owned).collect();
+        Sources { codes, words }
     }
 
     /// Whether the code contains this name. Of a path, one file must contain the last two names.
     pub(crate) fn has_name(&self, path: &str) -> bool {
         let names: Vec<&str> = path.rsplit("::").take(2).collect();
-        let has_all = |file: &Source| names.iter().all(|name| words(&file.code).any(|word| word == *name));
+        let has_all = |code: &String| names.iter().all(|name| words(code).any(|word| word == *name));
         names.iter().all(|name| self.words.contains(*name))
-            && (names.len() == 1
-                || self.files.iter().filter(|file| file.code.contains(names[0])).any(has_all))
-    }
-
-    /// Whether the module in this directory has a `pub(crate)` function of this name.
-    pub(crate) fn has_function(&self, directory: &str, name: &str) -> bool {
-        let module = format!("{}.rs", directory.trim_end_matches('/'));
-        let is_own = |file: &&Source| {
-            file.path == module || file.path.starts_with(directory) && !file.path.contains("/tests")
-        };
-        let definitions = ["(", "<"].map(|after| format!("pub(crate) fn {name}{after}"));
-        let defines = |file: &Source| definitions.iter().any(|definition| file.code.contains(definition));
-        self.files.iter().filter(is_own).any(defines)
+            && (names.len() == 1 || self.codes.iter().filter(|code| code.contains(names[0])).any(has_all))
     }
 }
 

@@ -7,16 +7,15 @@ use homespun_engine::transport::{LinkError, LinkId, Transport};
 use homespun_engine::wire::address_claim::ClaimStatus;
 
 use super::address_claimer::{
-    AddressClaimer, LOOPBACK, await_end_of_checks, exchange_frames, live_count, vacant_address,
+    AddressClaimer, LOOPBACK, await_end_of_checks, exchange_frames, vacant_address,
 };
 use crate::TcpProvider;
 use crate::limits::PASS_MAX_ENDS;
 use crate::link::NO_ROOM;
 use crate::testing::{Pair, Side, drive_until, make_message};
 
-/// How many links the endpoints of these tests accept, and how many of one host.
+/// How many links the endpoints of these tests accept.
 const MAX_LINKS: usize = 8;
-const HOST_MAX_LINKS: usize = 6;
 
 /// Other hosts, from which strangers connect.
 const STRANGER: &str = "127.0.0.2:0";
@@ -155,25 +154,6 @@ fn young_links_are_not_displaced() {
     let mut refused = claim_vacant_address(LOOPBACK, &server);
     drive_until("the refusal", &mut [&mut server], |_| refused.read());
     assert_eq!((count_open(&mut strangers), end_errors(&server).len()), (MAX_LINKS, 0));
-}
-
-#[test]
-fn confirmed_links_are_not_displaced() {
-    let mut pair = Pair::open_connected(&provider_with_grace(Duration::ZERO), LOOPBACK);
-    let address = pair.server.transport.address();
-    for _ in 1..HOST_MAX_LINKS {
-        pair.client.transport.connect(address);
-    }
-    pair.drive_until("all links", |_, server| live_count(server) == HOST_MAX_LINKS);
-    await_end_of_checks(&mut pair);
-    // The host of the peer has used up its share. Strangers displace each other.
-    let mut refused = claim_vacant_address(LOOPBACK, &pair.server);
-    pair.drive_until("the refusal", |_, _| refused.read());
-    let mut strangers: Vec<AddressClaimer> =
-        (0..MAX_LINKS).map(|_| claim_vacant_address(STRANGER, &pair.server)).collect();
-    pair.drive_until("the strangers", |_, _| count_open(&mut strangers) == MAX_LINKS - HOST_MAX_LINKS);
-    assert_eq!(live_count(&pair.client), HOST_MAX_LINKS);
-    exchange_frames(&mut pair);
 }
 
 #[test]

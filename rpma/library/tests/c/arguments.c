@@ -302,6 +302,13 @@ static void test_regions(void) {
     INVALID(rpma_mr_advise(mr, 0, 1, 99, 0));
     INVALID(rpma_mr_advise(mr, 0, 1, IBV_ADVISE_MR_ADVICE_PREFETCH, 1 << 7));
 
+    /* Memory that is no file cannot be made persistent. With another usage it is registered without that. */
+    OK(rpma_mr_dereg(&mr));
+    RETURNS(RPMA_E_PROVIDER, rpma_mr_reg(peer, memory, 8192, RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
+    OK(rpma_mr_reg(peer, memory, 8192, RPMA_MR_USAGE_WRITE_SRC | RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
+    OK(rpma_mr_get_descriptor(mr, descriptor));
+    CHECK(descriptor[20] == RPMA_MR_USAGE_WRITE_SRC);
+
     /* Peers and operations only read this memory. */
     OK(rpma_mr_dereg(&mr));
     OK(rpma_mr_reg(peer, memory, 8192, RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_SEND, &mr));

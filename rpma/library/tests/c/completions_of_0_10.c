@@ -148,27 +148,6 @@ static void test_descriptor(struct pair *pair, struct regions *regions) {
     INVALID(rpma_cq_get_completion(pair->client_cq, NULL));
 }
 
-/* A queue for receives has their completions, and the functions of the connection are of the main queue. */
-static void test_receive_queue(void) {
-    struct pair pair;
-    struct rpma_conn_cfg *cfg = patient_cfg();
-    struct rpma_completion completion;
-    struct rpma_cq *rcq = NULL;
-    OK(rpma_conn_cfg_set_rcq_size(cfg, 10));
-    connect_pair(&pair, cfg);
-    struct regions regions = open_regions(pair.peer);
-    OK(rpma_conn_get_rcq(pair.server, &rcq));
-    CHECK(rcq != NULL);
-    OK(rpma_recv(pair.server, regions.far_mr, 0, 100, NUMBER(1)));
-    OK(rpma_send(pair.client, regions.near_mr, 0, 6, ALWAYS, NUMBER(2)));
-    expect_from(rcq, NUMBER(1), RPMA_OP_RECV, 6, 0, 0);
-    expect(pair.client, NUMBER(2), RPMA_OP_SEND, 6, 0, 0);
-    RETURNS(RPMA_E_NO_COMPLETION, rpma_conn_completion_get(pair.server, &completion));
-    close_pair(&pair);
-    close_regions(&regions);
-    OK(rpma_conn_cfg_delete(&cfg));
-}
-
 /* An access that the peer refuses, and a receive that ends with the connection. */
 static void test_failures(void) {
     struct pair pair;
@@ -196,7 +175,6 @@ int main(void) {
     test_descriptor(&pair, &regions);
     close_pair(&pair);
     close_regions(&regions);
-    test_receive_queue();
     test_failures();
     return 0;
 }

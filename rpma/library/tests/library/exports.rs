@@ -1,79 +1,12 @@
 //! What the library exports, and what each version of librpma exported.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
 
-/// The functions that each version since 0.10 has.
-const SINCE_0_10: &str = "
-    rpma_conn_apply_remote_peer_cfg
-    rpma_conn_cfg_delete
-    rpma_conn_cfg_get_cq_size
-    rpma_conn_cfg_get_rcq_size
-    rpma_conn_cfg_get_rq_size
-    rpma_conn_cfg_get_sq_size
-    rpma_conn_cfg_get_timeout
-    rpma_conn_cfg_new
-    rpma_conn_cfg_set_cq_size
-    rpma_conn_cfg_set_rcq_size
-    rpma_conn_cfg_set_rq_size
-    rpma_conn_cfg_set_sq_size
-    rpma_conn_cfg_set_timeout
-    rpma_conn_delete
-    rpma_conn_disconnect
-    rpma_conn_get_cq
-    rpma_conn_get_event_fd
-    rpma_conn_get_private_data
-    rpma_conn_get_qp_num
-    rpma_conn_get_rcq
-    rpma_conn_next_event
-    rpma_conn_req_connect
-    rpma_conn_req_delete
-    rpma_conn_req_get_private_data
-    rpma_conn_req_new
-    rpma_conn_req_recv
-    rpma_cq_get_fd
-    rpma_cq_wait
-    rpma_ep_get_fd
-    rpma_ep_listen
-    rpma_ep_next_conn_req
-    rpma_ep_shutdown
-    rpma_err_2str
-    rpma_flush
-    rpma_log_get_threshold
-    rpma_log_set_function
-    rpma_log_set_threshold
-    rpma_mr_advise
-    rpma_mr_dereg
-    rpma_mr_get_descriptor
-    rpma_mr_get_descriptor_size
-    rpma_mr_get_ptr
-    rpma_mr_get_size
-    rpma_mr_reg
-    rpma_mr_remote_delete
-    rpma_mr_remote_from_descriptor
-    rpma_mr_remote_get_flush_type
-    rpma_mr_remote_get_size
-    rpma_peer_cfg_delete
-    rpma_peer_cfg_from_descriptor
-    rpma_peer_cfg_get_descriptor
-    rpma_peer_cfg_get_descriptor_size
-    rpma_peer_cfg_get_direct_write_to_pmem
-    rpma_peer_cfg_new
-    rpma_peer_cfg_set_direct_write_to_pmem
-    rpma_peer_delete
-    rpma_peer_new
-    rpma_read
-    rpma_recv
-    rpma_send
-    rpma_send_with_imm
-    rpma_utils_conn_event_2str
-    rpma_utils_get_ibv_context
-    rpma_utils_ibv_context_is_odp_capable
-    rpma_write
-    rpma_write_with_imm
-";
+/// Lists all functions of the library, in its rows.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/librpma-functions.md");
 
 /// The functions that arrived in 1.0.
 const SINCE_1_0: &str = "
@@ -119,15 +52,23 @@ pub(crate) fn versions() -> impl Iterator<Item = &'static str> {
     VERSIONS.iter().map(|&(version, _)| version)
 }
 
-/// Returns the functions that librpma had in a version.
+/// Returns the functions that librpma had in a version: its own, and those that no version lacked.
 pub(crate) fn functions_of_librpma(version: &str) -> BTreeSet<String> {
-    let (_, further) = VERSIONS.iter().find(|(name, _)| *name == version).expect("a version of librpma");
-    [SINCE_0_10].iter().chain(*further).flat_map(|list| names(list)).collect()
+    let of = |(_, further): &(&str, &[&str])| -> Vec<String> {
+        further.iter().flat_map(|list| names(list)).collect()
+    };
+    let (own, others): (Vec<_>, Vec<_>) = VERSIONS.iter().partition(|(name, _)| *name == version);
+    let own: BTreeSet<String> = own.into_iter().flat_map(of).collect();
+    let others: BTreeSet<String> = others.into_iter().flat_map(of).collect();
+    let is_there = |name: &String| own.contains(name) || !others.contains(name);
+    functions_of_every_version().into_iter().filter(is_there).collect()
 }
 
 /// Returns the functions of all versions.
 pub(crate) fn functions_of_every_version() -> BTreeSet<String> {
-    versions().flat_map(functions_of_librpma).collect()
+    let page = fs::read_to_string(PAGE).expect("the page");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    rows.map(str::to_owned).collect()
 }
 
 /// Returns the functions that a library exports with a version, as `objdump -T` writes it: in parentheses

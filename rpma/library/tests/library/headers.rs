@@ -168,27 +168,6 @@ fn own_header_agrees_with_the_packaged_one() {
 }
 
 #[test]
-fn header_of_0_10_repeats_the_declarations_and_constants_of_1_0() {
-    let latest = Compiler::new(Header::OwnWithoutVerbs).expect("it needs no package");
-    let of_0_10 = Compiler::new(Header::OwnOf010WithoutVerbs).expect("it needs no package");
-    let declared = read(&of_0_10, "librpma.h", "RPMA_");
-    let of_latest = read(&latest, "librpma.h", "RPMA_");
-    let common = declared.functions.iter().filter(|(name, _)| of_latest.functions.contains_key(*name));
-    let common: Vec<_> = common.map(|(_, declaration)| declaration).collect();
-    assert_eq!(common.len(), 66);
-    agrees(&latest, common).expect("the same declarations");
-
-    let only = |left: &Declarations, right: &Declarations| -> Vec<String> {
-        left.constants.difference(&right.constants).cloned().collect()
-    };
-    let of_later_versions = ["RPMA_CONN_UNREACHABLE", "RPMA_E_NOT_SHARED_CHNL", "RPMA_E_SHARED_CHANNEL"];
-    assert_eq!(only(&of_latest, &declared), of_later_versions);
-    assert!(only(&declared, &of_latest).iter().all(|constant| constant.starts_with("RPMA_OP_")));
-    let common = declared.constants.intersection(&of_latest.constants).cloned().collect();
-    assert_eq!(evaluate(&of_0_10, &common), evaluate(&latest, &common));
-}
-
-#[test]
 fn own_declarations_of_libibverbs_agree_with_its_header() {
     let Some(with_verbs) = Compiler::new(Header::Own) else { return };
     let without = Compiler::new(Header::OwnWithoutVerbs).expect("it needs no package");

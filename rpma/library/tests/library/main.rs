@@ -4,7 +4,6 @@
 
 mod compiler;
 mod exports;
-mod functions;
 mod headers;
 mod programs;
 mod symbols;

@@ -1,3 +1,0 @@
-//! Tests that look at the transport over TCP.
-
-mod bursts;
