@@ -10,10 +10,9 @@ use homespun_suite::{
 };
 
 /// What the plugin does not offer, or the kit does not ask for behind the C interface.
-const MAY_LACK: [&str; 6] = [
+const MAY_LACK: [&str; 5] = [
     "regions of files and of shareable memory",
     "flushes: the kit does not ask for it",
-    "memory after a close: the kit does not ask for it",
     // Setups that leave these out.
     "Caps(ATOMIC)",
     "Caps(RMA)",
@@ -31,15 +30,12 @@ fn main() -> ExitCode {
     // SAFETY: this program has no other thread yet. The parties inherit the environment.
     unsafe { env::set_var("FI_PROVIDER_PATH", directory.path()) };
     // The C interface is the same over every transport, and each process takes long to load libfabric.
-    run_tests_over(&[TestedNetwork {
-        name: "plugin_shm",
-        transport: TransportKind::Provider(Provider {
-            libfabric: "libfabric.so.1".to_owned(),
-            name: "homespun".to_owned(),
-            domain: Some("shm".to_owned()),
-        }),
-        turns: Turns::Processes,
-        sends_from_buffers: false,
-        may_lack: &MAY_LACK,
-    }])
+    let plugin = TransportKind::Provider(Provider {
+        libfabric: "libfabric.so.1".to_owned(),
+        name: "homespun".to_owned(),
+        domain: Some("shm".to_owned()),
+    });
+    let networks = TestedNetwork::driven_by("plugin_shm", &plugin, &[Turns::Alternate, Turns::Processes]);
+    let networks = networks.into_iter().map(|network| TestedNetwork { may_lack: &MAY_LACK, ..network });
+    run_tests_over(&networks.collect::<Vec<_>>())
 }

@@ -1,22 +1,34 @@
-//! Runs the plugin in the installed libfabric, with its program `fi_info` (Debian: `libfabric-bin`).
+//! Runs the plugin in the installed libfabric, with its programs `fi_info` and `fi_pingpong` (Debian:
+//! `libfabric-bin`).
 //!
-//! The tests need that program. Without it they are skipped with a message; under `./test` they fail.
+//! The tests need these programs. Without them they are skipped with a message; under `./test` they fail.
 //! `PATH` and `LD_LIBRARY_PATH` choose another libfabric.
 
 use std::env;
+use std::fs::{self, File};
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use homespun_suite::prerequisites::Prerequisite;
+use tempfile::TempDir;
 
-/// Runs `fi_info` with only the plugin in its provider path. Returns stdout and stderr, or `None` if
-/// the program is missing.
-fn run_fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
+/// A directory of providers that has only the plugin.
+fn plugin_directory() -> TempDir {
     let directory = tempfile::tempdir().expect("a temporary directory");
     // Cargo builds the plugin before its tests, and puts both into one directory.
     let plugin = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
     symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
+    directory
+}
+
+/// Runs `fi_info` with only the plugin in its provider path. Returns stdout and stderr, or `None` if
+/// the program is missing.
+fn run_fi_info(arguments: &[&str], variables: &[(&str, &str)]) -> Option<String> {
+    let directory = plugin_directory();
     let mut command = Command::new("fi_info");
     command.args(arguments).env("FI_PROVIDER_PATH", directory.path()).envs(variables.iter().copied());
     let output = match command.output() {
@@ -54,18 +66,6 @@ fn diagnostics_go_to_the_log_of_libfabric() {
     assert!(text.lines().any(is_ours), "no line of ours in:\n{text}");
     let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
     assert_eq!(text.lines().filter(|line| is_ours(line)).count(), 1, "one warning:\n{text}");
-}
-
-#[test]
-fn refused_hints_are_logged_at_info_with_the_reason() {
-    let arguments = ["-p", "homespun", "-c", "FI_HMEM"];
-    let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "info")]) else { return };
-    let is_reason = |line: &str| {
-        line.contains("the hints are refused domain=\"shm\"") && line.contains("the capability FI_HMEM")
-    };
-    assert!(text.lines().any(is_reason), "no reason in:\n{text}");
-    let Some(text) = run_fi_info(&arguments, &[("FI_LOG_LEVEL", "warn")]) else { return };
-    assert!(!text.lines().any(is_reason), "not asked for:\n{text}");
 }
 
 #[test]
@@ -179,4 +179,64 @@ fn parameters_keep_their_variable_names_under_another_provider_name() {
     let sizes = text.lines().filter(|line| line.trim() == "size: 777").count();
     assert_eq!(sizes, text.matches("fi_tx_attr:").count(), "{text}");
     assert!(sizes > 0, "{text}");
+}
+
+/// A process, which is killed when this value is dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // Both fail if the process has ended.
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+/// Runs two processes of `fi_pingpong` over a provider named tcp, one of which is libfabric's own and the
+/// other homespun, until homespun warns of the other. The client is started again if it has ended.
+fn await_warning_of_peer(ep_type: &str, homespun_listens: bool, warning: &str) {
+    if run_fi_info(&["--version"], &[]).is_none() {
+        return;
+    }
+    let directory = plugin_directory();
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+    let log = directory.path().join("log");
+    let start = |arguments: &[&str], is_homespun| {
+        let log = File::options().create(true).append(true).open(&log).expect("a temporary file");
+        let mut command = Command::new("fi_pingpong");
+        command.args(["-p", "tcp", "-e", ep_type]).args(arguments).stdout(Stdio::null()).stderr(log);
+        command.env_remove("FI_PROVIDER_PATH").env("FI_LOG_LEVEL", "warn").env("FI_PROVIDER", "tcp");
+        if is_homespun {
+            command.env("FI_PROVIDER_PATH", directory.path()).env("FI_HOMESPUN_AS", "tcp");
+        }
+        Killed(command.spawn().expect("fi_pingpong"))
+    };
+    let port = port.to_string();
+    let mut server = start(&["-B", &port], homespun_listens);
+    let mut client = start(&["-P", &port, "127.0.0.1"], !homespun_listens);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let text = fs::read_to_string(&log).expect("a temporary file");
+        if text.contains(warning) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "no warning in:\n{text}");
+        if client.0.try_wait().expect("a child").is_some() {
+            client = start(&["-P", &port, "127.0.0.1"], !homespun_listens);
+        }
+        if server.0.try_wait().expect("a child").is_some() {
+            server = start(&["-B", &port], homespun_listens);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn connection_of_libfabrics_tcp_is_refused_with_a_warning() {
+    await_warning_of_peer("msg", true, "does not speak homespun's protocol");
+}
+
+#[test]
+fn message_to_libfabrics_tcp_fails_with_a_warning() {
+    await_warning_of_peer("rdm", false, "it may not speak homespun's protocol");
 }

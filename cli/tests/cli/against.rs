@@ -4,13 +4,12 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::command::{Outcome, PATIENCE, run_with_environment, start_with_environment};
+use crate::command::{Outcome, run_with_environment};
 
 /// The environment that excludes the programs of fabtests.
 const WITHOUT_FABTESTS: [(&str, &str); 1] = [("FABTESTS", "")];
@@ -142,7 +141,7 @@ fn run_and_check_record_against(provider: &str, medium: &str, more: &[&str]) {
 }
 
 #[test]
-fn json_document_has_versions_and_every_measurement() {
+fn json_document_has_every_measurement() {
     let arguments =
         ["bench", "--quick", "--rounds", "1", "--sizes", "64", "--against", "tcp", "--json", "--no-pin"];
     let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
@@ -150,26 +149,17 @@ fn json_document_has_versions_and_every_measurement() {
     let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
     assert_eq!(report["homespun_version"], env!("CARGO_PKG_VERSION"));
     assert!(report["libfabric"]["version"].as_str().is_some_and(|version| version.contains('.')), "{report}");
-    assert!(report["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("Linux ")), "{report}");
-    assert!(report["processor"].is_string(), "{report}");
-    for contender in report["sleep"]["contenders"].as_array().expect("a list") {
-        assert_eq!(contender["polled"]["sizes"][0]["size_bytes"], 64, "{contender}");
-        assert_eq!(contender["idle"]["failure"], Value::Null, "{contender}");
-    }
-    let figure = &report["figures"][0];
-    assert_eq!((&figure["quantity"], &figure["cores"]), (&Value::from("half_round_trip"), &Value::Null));
     let names = |of: &Value| -> Vec<Value> {
         of["contenders"].as_array().expect("a list").iter().map(|it| it["name"].clone()).collect()
     };
+    let figure = &report["figures"][0];
     assert_eq!(names(&report["sleep"]), ["homespun/tcp", "tcp"]);
     assert_eq!(names(figure), ["bare loop", "homespun", "tcp"]);
     let row = &figure["rows"][0];
     assert_eq!((&row["case"]["size_bytes"], &row["floor"]), (&Value::from(64), &Value::from("socket")));
     for cell in row["cells"].as_array().expect("a list") {
         assert!(cell["median"].as_f64() > Some(0.0), "{row}");
-        assert!(cell["spread"]["p50_us"].as_f64() <= cell["spread"]["p99_us"].as_f64(), "{row}");
     }
-    assert!(row["ratios"][1].is_null() && row["ratios"][2].as_f64() > Some(0.0), "{row}");
 }
 
 #[test]
@@ -258,56 +248,20 @@ fn refused_client_is_started_again() {
 }
 
 #[test]
-fn programs_that_fail_are_reported_with_the_reason() {
-    let fails_after_its_client = format!(
-        r#"for word in "$@"; do
-            case "$previous" in -B|-P) port=$word;; esac
-            previous=$word
-        done
-        done=${{0%/*}}/done-$port
-        case "$*" in
-        *-B*) rm -f "$done"
-            {HOMESPUN} pingpong --listen 127.0.0.1:$port &
-            listener=$!
-            trap 'kill $listener; exit 5' TERM
-            while [ ! -e "$done" ]; do sleep 0.02; done
-            kill $listener; echo data corrupted >&2; exit 4;;
-        *) {RESULT}; : >"$done";;
-        esac"#
-    );
+fn programs_that_time_out_are_terminated_and_reported() {
+    let silent = r#"trap ': >"${0%/*}/cleaned-up"; exit 0' TERM; while :; do sleep 0.02; done"#.to_owned();
+    let closes_its_output = make_script_of_client("exec sleep 1000 >/dev/null 2>&1");
     for (pingpong, more, reason) in [
-        (
-            fails_after_its_client,
-            ["--rounds", "1"],
-            "the server failed at its end (exit status: 4): data corrupted",
-        ),
-        // It neither listens nor ends.
-        ("exec sleep 1000".to_owned(), ["--timeout", "1"], "the server does not listen"),
-        (
-            make_script_of_client("exec sleep 1000 >/dev/null 2>&1"),
-            ["--rounds", "1"],
-            "the client closed its output but did not end",
-        ),
+        (&silent, ["--timeout", "1"], "the server does not listen"),
+        (&closes_its_output, ["--rounds", "1"], "the client closed its output but did not end"),
     ] {
-        let (_libfabric, outcome) = bench_against_fake(&pingpong, &more);
+        let (libfabric, outcome) = bench_against_fake(pingpong, &more);
         assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
         let expected = format!("homespun: fi_pingpong, 8 B, over tcp gave no result: {reason}");
         assert!(outcome.stderr.lines().any(|line| line == expected), "{outcome:?}");
+        let has_got_sigterm = libfabric.path().join("bin/cleaned-up").exists();
+        assert_eq!(has_got_sigterm, *pingpong == silent, "{outcome:?}");
     }
-}
-
-#[test]
-fn record_of_quick_rounds_is_refused() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    for option in ["--record", "--readme"] {
-        let own = ["--against", "tcp", option, path_str(directory.path())];
-        let outcome = run_with_environment(&WITHOUT_FABTESTS, &[&QUICK[..], &own].concat());
-        assert_eq!(outcome.status.code(), Some(2), "{outcome:?}");
-        let expected = "error: '--quick' cannot be used with '--record' or '--readme': \
-            so few and short rounds measure noise";
-        assert_eq!((outcome.stdout.as_str(), outcome.stderr.trim_end()), ("", expected));
-    }
-    assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
 }
 
 #[test]
@@ -320,59 +274,4 @@ fn page_without_markers_is_refused_before_the_measurement() {
     let line = assert_failed_with_one_stderr_line(&outcome);
     assert!(line.contains("it has no lines <!-- speed --> and <!-- /speed -->"), "{line}");
     assert_eq!(outcome.stdout, "");
-}
-
-#[test]
-fn fabtests_without_its_programs_is_reported() {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let libfabric = make_fake_libfabric("exit 3", INFO);
-    let variables = [("FABTESTS", path_str(directory.path()))];
-    let outcome = run_with_environment(&variables, &of_fake(&libfabric));
-    for (program, about) in [
-        ("fi_rdm_tagged_pingpong", "tagged messages back and forth"),
-        ("fi_rdm_tagged_bw", "tagged messages one way"),
-        ("fi_rma_bw", "writes to memory of the peer"),
-        ("fi_rma_bw", "reads of memory of the peer"),
-    ] {
-        let expected = format!("homespun: FABTESTS has no {program}, so there is no figure of: {about}");
-        assert!(outcome.stderr.lines().any(|line| line == expected), "{expected}: {outcome:?}");
-    }
-}
-
-/// Polls until `look` returns a value.
-fn poll_until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}: not in time");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a process runs. A zombie has no command line, so it does not count.
-fn is_running(pid: &str) -> bool {
-    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command_line| !command_line.is_empty())
-}
-
-#[test]
-fn programs_end_when_the_command_is_killed() {
-    let libfabric = make_fake_libfabric("exec sleep 1000", INFO);
-    let mut command = start_with_environment(&WITHOUT_FABTESTS, &of_fake(&libfabric));
-    // The command starts two processes: the follower of the bare loop, and the server.
-    let children = poll_until_some("two processes", || {
-        let children = command.read_child_pids();
-        (children.split_whitespace().count() == 2).then_some(children)
-    });
-    command.child.kill().expect("it runs");
-    poll_until_some("their end", || (!children.split_whitespace().any(is_running)).then_some(()));
-}
-
-#[test]
-fn program_that_times_out_gets_sigterm() {
-    let pingpong = r#"trap ': >"${0%/*}/cleaned-up"; exit 0' TERM; while :; do sleep 0.02; done"#;
-    let (libfabric, outcome) = bench_against_fake(pingpong, &["--timeout", "1"]);
-    assert!(outcome.stderr.contains("the server does not listen"), "{outcome:?}");
-    assert!(libfabric.path().join("bin/cleaned-up").exists(), "it got no SIGTERM: {outcome:?}");
 }

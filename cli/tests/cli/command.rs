@@ -112,52 +112,31 @@ impl Running {
         }
     }
 
-    /// The process id of the process that the command has started. Panics unless there is exactly one
-    /// process.
-    pub(crate) fn peer_process_id(&self) -> i32 {
-        let children = self.read_child_pids();
-        children.trim().parse().unwrap_or_else(|_| panic!("not one child: {children:?}"))
-    }
-
-    /// Waits until the command has started a process, and returns its process id.
-    fn await_peer_process(&self) -> i32 {
+    /// Waits until the command has started this many processes. Returns their process ids.
+    pub(crate) fn await_peer_processes(&self, count: usize) -> Vec<i32> {
+        let pid = self.child.id();
         let deadline = Instant::now() + PATIENCE;
-        while self.read_child_pids().trim().is_empty() {
-            assert!(Instant::now() < deadline, "the command starts no process");
+        loop {
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            let children = children.expect("a list of children");
+            let pids: Vec<i32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
+            if pids.len() == count {
+                return pids;
+            }
+            assert!(Instant::now() < deadline, "not {count} children: {pids:?}");
             thread::yield_now();
         }
-        self.peer_process_id()
     }
 
-    /// Waits until the process that the command has started is busy. Returns its process id.
+    /// Waits until the only process that the command has started is busy. Returns its process id.
     pub(crate) fn await_busy_peer_process(&self) -> i32 {
-        let pid = self.await_peer_process();
+        let pid = self.await_peer_processes(1)[0];
         let deadline = Instant::now() + PATIENCE;
         while user_ticks(pid) < BUSY_TICKS {
             assert!(Instant::now() < deadline, "the peer process does nothing");
             thread::yield_now();
         }
         pid
-    }
-
-    /// Waits until the command has started at least `count` processes. Returns their process ids.
-    pub(crate) fn await_peer_processes(&self, count: usize) -> Vec<i32> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let children = self.read_child_pids();
-            let pids: Vec<i32> = children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
-            if pids.len() >= count {
-                return pids;
-            }
-            assert!(Instant::now() < deadline, "the command starts no {count} processes");
-            thread::yield_now();
-        }
-    }
-
-    /// The process ids of the command's children, separated by spaces.
-    pub(crate) fn read_child_pids(&self) -> String {
-        let pid = self.child.id();
-        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("a list of children")
     }
 }
 
@@ -176,11 +155,6 @@ fn user_ticks(pid: i32) -> u64 {
     // (`proc(5)`).
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     fields.split_whitespace().nth(11).and_then(|ticks| ticks.parse().ok()).unwrap_or_default()
-}
-
-/// Kills a process.
-pub(crate) fn kill(pid: i32) {
-    send_signal(pid, Signal::KILL);
 }
 
 /// Sends a process a signal.

@@ -1,9 +1,10 @@
 //! `homespun bench --only sleep`: providers of the installed libfabric, polled, asleep and idle.
 //! Debian's package `libfabric-bin` brings this library, with the providers shm, tcp and sockets.
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::command::{Outcome, available_domains, kill, run, start};
+use crate::command::{Outcome, available_domains, run, send_signal, start};
 
 const QUICK: [&str; 7] = ["bench", "--only", "sleep", "--quick", "--rounds", "1", "--sizes"];
 
@@ -91,7 +92,7 @@ fn table_has_rows_for_a_provider_that_is_not_offered() {
 fn killed_process_is_reported_in_its_row() {
     let parent = start(&[&QUICK[..], &["8", "--domain", "tcp", "--against", "no-such"]].concat());
     let pids = parent.await_peer_processes(2);
-    kill(pids[0]);
+    send_signal(pids[0], Signal::KILL);
     let outcome = parent.wait_with_output();
     assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
     assert!(outcome.stderr.contains("1 of 2 contenders failed"), "{outcome:?}");

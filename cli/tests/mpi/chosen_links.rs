@@ -68,13 +68,6 @@ impl ChosenLinks {
             }
         }
     }
-
-    /// Fails the test unless there are this many endpoints and all links use shared memory.
-    #[track_caller]
-    pub(crate) fn assert_all_near(&self, endpoints: usize) {
-        let first = self.endpoints.first().expect("a rank has logged").ip().to_string();
-        self.assert_near_if_same_host(&[(&first, endpoints)]);
-    }
 }
 
 /// The values of a field in the lines that contain a message.

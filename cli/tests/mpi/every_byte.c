@@ -92,44 +92,6 @@ static void from_any_source(void) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The number of receives posted at once. */
-#define POSTED 150
-
-/* Many receives that are posted before any send. The sends follow in another order. */
-static void preposted(void) {
-    MPI_Request receives[POSTED], sends[POSTED];
-    unsigned char *in[POSTED], *out[POSTED];
-    size_t bytes[POSTED];
-    int order[POSTED];
-    for (int i = 0; i < POSTED; i++) {
-        bytes[i] = i % 50 == 49 ? 300 * KIB + (size_t) i : scramble((unsigned) i) % 20000;
-        in[i] = room(bytes[i]);
-        MPI_Irecv(in[i], (int) bytes[i], MPI_BYTE, previous_rank(), i, MPI_COMM_WORLD, &receives[i]);
-        order[i] = i;
-    }
-    for (int i = POSTED - 1; i > 0; i--) {
-        int other = (int) (scramble(1000 + (unsigned) i) % (unsigned) (i + 1)), kept = order[i];
-        order[i] = order[other];
-        order[other] = kept;
-    }
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < POSTED; i++) {
-        int tag = order[i];
-        out[i] = message(next_rank(), tag, bytes[tag]);
-        MPI_Isend(out[i], (int) bytes[tag], MPI_BYTE, next_rank(), tag, MPI_COMM_WORLD, &sends[i]);
-    }
-    for (int i = 0; i < POSTED; i++) {
-        int done;
-        MPI_Status status;
-        MPI_Waitany(POSTED, receives, &done, &status);
-        REQUIRE(done != MPI_UNDEFINED);
-        check_received(in[done], &status, previous_rank(), done, bytes[done], "preposted");
-        free(in[done]);
-    }
-    MPI_Waitall(POSTED, sends, MPI_STATUSES_IGNORE);
-    for (int i = 0; i < POSTED; i++) free(out[i]);
-}
-
 /* Messages that arrive before their receives are posted. The receives are posted in reverse order. */
 static void unexpected(void) {
     MPI_Request sends[SMALL_SIZES];
@@ -150,27 +112,6 @@ static void unexpected(void) {
     for (size_t i = 0; i < SMALL_SIZES; i++) free(out[i]);
 }
 
-/* Checks that a synchronous send does not complete before its receive is posted. */
-static void synchronous(void) {
-    const int tag = 1, go = 2;
-    unsigned char *out = message(next_rank(), tag, 100), *in = room(100);
-    MPI_Request send;
-    MPI_Status status;
-    int done = 0;
-    MPI_Issend(out, 100, MPI_BYTE, next_rank(), tag, MPI_COMM_WORLD, &send);
-    for (int i = 0; i < 1000; i++) {
-        MPI_Test(&send, &done, MPI_STATUS_IGNORE);
-        REQUIRE(!done);
-    }
-    /* Only now may the next rank receive. */
-    MPI_Sendrecv(NULL, 0, MPI_BYTE, next_rank(), go, NULL, 0, MPI_BYTE, previous_rank(), go, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-    MPI_Recv(in, 100, MPI_BYTE, previous_rank(), tag, MPI_COMM_WORLD, &status);
-    check_received(in, &status, previous_rank(), tag, 100, "synchronous");
-    MPI_Wait(&send, MPI_STATUS_IGNORE);
-    free(out), free(in);
-}
-
 /* Checks that cancelling a receive completes it, and that a later message goes to the next receive. */
 static void cancelled(void) {
     unsigned char *never = room(100), *in = room(100), *out = message(next_rank(), 5, 100);
@@ -187,23 +128,6 @@ static void cancelled(void) {
     check_received(in, &status, previous_rank(), 5, 100, "after a cancelled receive");
     for (size_t at = 0; at < 100; at++) REQUIRE(never[at] == GUARD);
     free(never), free(in), free(out);
-}
-
-/* Both directions at once. */
-static void exchanged(void) {
-    unsigned char *in = room(MESSAGE_MAX_BYTES);
-    for (size_t i = 0; i < SIZES; i++) {
-        size_t bytes = SIZES_BYTES[i];
-        int tag = 2000 + (int) i;
-        unsigned char *out = message(next_rank(), tag, bytes);
-        MPI_Status status;
-        clear(in, bytes);
-        MPI_Sendrecv(out, (int) bytes, MPI_BYTE, next_rank(), tag, in, (int) bytes, MPI_BYTE, previous_rank(), tag,
-                     MPI_COMM_WORLD, &status);
-        check_received(in, &status, previous_rank(), tag, bytes, "Sendrecv");
-        free(out);
-    }
-    free(in);
 }
 
 /* The call that finds a message before it is received. */
@@ -262,10 +186,6 @@ static void probed(enum probe how) {
     free(sends), free(out), free(next);
 }
 
-/* The sizes of accesses. */
-static const size_t SHARES_BYTES[] = { 1, 8, 57, 1024, 4097, 16384, 65537, 256 * KIB, MIB };
-#define SHARES (sizeof SHARES_BYTES / sizeof *SHARES_BYTES)
-
 #define DEEP ((unsigned) 2000)
 #define DEEP_TAG 7000
 
@@ -298,26 +218,6 @@ static void deep(void) {
     }
 }
 
-/* Puts into and Gets from the memory of the next rank, between fences. */
-static void one_sided(void) {
-    const int tag = 7000;
-    for (size_t i = 0; i < SHARES; i++) {
-        size_t bytes = SHARES_BYTES[i];
-        unsigned char *out = message(next_rank(), tag, bytes), *window = room(bytes), *in = room(bytes);
-        MPI_Win win;
-        MPI_Win_create(window, (MPI_Aint) bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-        MPI_Win_fence(0, win);
-        MPI_Put(out, (int) bytes, MPI_BYTE, next_rank(), 0, (int) bytes, MPI_BYTE, win);
-        MPI_Win_fence(0, win);
-        check(window, bytes, seed_of(previous_rank(), rank, tag), "Put");
-        MPI_Get(in, (int) bytes, MPI_BYTE, next_rank(), 0, (int) bytes, MPI_BYTE, win);
-        MPI_Win_fence(0, win);
-        check(in, bytes, seed_of(rank, next_rank(), tag), "Get");
-        MPI_Win_free(&win);
-        free(out), free(window), free(in);
-    }
-}
-
 int main(int count, char **arguments) {
     MPI_Init(&count, &arguments);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -327,14 +227,10 @@ int main(int count, char **arguments) {
 
     one_by_one(MPI_Send, "Send");
     one_by_one(MPI_Ssend, "Ssend");
-    exchanged();
     from_any_source();
-    preposted();
     unexpected();
-    synchronous();
     cancelled();
     deep();
-    one_sided();
     for (enum probe how = PROBE; how < PROBES; how++) probed(how);
 
     uint64_t own[] = { checked_messages, checked_bytes }, all[2];

@@ -1,10 +1,8 @@
 //! Without homespun the MPI programs fail, because `homespun run` leaves them no fallback. So all
-//! messages of the other tests go over homespun. Another test shows that without `--domain` a program
-//! uses the domain `auto`.
+//! messages of the other tests go over homespun.
 
 use std::time::Duration;
 
-use crate::chosen_links::ChosenLinks;
 use crate::launch::Launch;
 use crate::mpi::Mpi;
 use crate::programs::EVERY_BYTE;
@@ -25,8 +23,9 @@ fn mpi_without_homespun_fails() {
     ] {
         let Some(program) = EVERY_BYTE.compile_once(mpi) else { continue };
         let run = || {
-            let launch = Launch::with_launcher_variable(mpi, ("FI_HOMESPUN_DOMAIN", "token-ring"), 2);
-            let outcome = launch.with_run_max(FAILURE_MAX).run(&program, &[]);
+            let launcher_variables = vec![("FI_HOMESPUN_DOMAIN", "token-ring")];
+            let launch = Launch { launcher_variables, run_max: FAILURE_MAX, ..Launch::new(mpi, 2) };
+            let outcome = launch.run(&program, &[]);
             EVERY_BYTE.assert_failure(&outcome);
             outcome.to_string()
         };
@@ -36,27 +35,4 @@ fn mpi_without_homespun_fails() {
         }
         assert!(said.last().is_some_and(|said| said.contains(complaint)), "{}", said.join("\n"));
     }
-}
-
-#[test]
-fn open_mpi_without_a_domain_uses_auto() {
-    let Some(program) = EVERY_BYTE.compile_once(Mpi::Open) else { return };
-    let outcome = Launch::with_variable(Mpi::Open, ("OMPI_MCA_pml", "ob1"), 2).run(&program, &[]);
-    outcome.assert_success_over(Mpi::Open, "auto", 2);
-}
-
-#[test]
-fn mpich_without_a_domain_uses_auto() {
-    let Some(program) = EVERY_BYTE.compile_once(Mpi::Mpich) else { return };
-    let launch = Launch::with_variable(Mpi::Mpich, ("MPIR_CVAR_CH4_NETMOD", "ucx"), 2);
-    let (outcome, logs) = launch.run_with_logs(&program);
-    EVERY_BYTE.assert_success(&outcome, 2);
-    ChosenLinks::parse(&logs).assert_all_near(2);
-}
-
-#[test]
-fn intel_mpi_without_a_domain_uses_auto() {
-    let Some(program) = EVERY_BYTE.compile_once(Mpi::Intel) else { return };
-    let outcome = Launch::with_variable(Mpi::Intel, ("I_MPI_OFI_PROVIDER", "sockets"), 2).run(&program, &[]);
-    outcome.assert_success_over(Mpi::Intel, "auto", 2);
 }

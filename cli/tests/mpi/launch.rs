@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
 use crate::chosen_links::LOGGING;
-use crate::hosts::{ADDRESSES, Hosts};
+use crate::hosts::Hosts;
 use crate::mpi::Mpi;
 
 /// The time limit of a run. A run takes seconds, but minutes on a busy host: waiting ranks keep polling.
@@ -42,51 +42,22 @@ pub(crate) struct Outcome {
 /// A run of `homespun run -- mpirun …`.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
-    mpi: Mpi,
+    pub(crate) mpi: Mpi,
     /// The hosts of the ranks, unless all are on this host.
-    hosts: Option<&'a Hosts>,
-    domain: Option<&'static str>,
-    variables: Vec<(&'static str, &'static str)>,
+    pub(crate) hosts: Option<&'a Hosts>,
+    pub(crate) domain: Option<&'static str>,
+    pub(crate) variables: Vec<(&'static str, &'static str)>,
     /// Environment variables that only the launcher gets. `homespun run` must not get them, because it
     /// would check them.
-    launcher_variables: Vec<(&'static str, &'static str)>,
-    options: Vec<String>,
-    ranks: usize,
-    run_max: Duration,
+    pub(crate) launcher_variables: Vec<(&'static str, &'static str)>,
+    pub(crate) options: Vec<String>,
+    pub(crate) ranks: usize,
+    pub(crate) run_max: Duration,
 }
 
 impl<'a> Launch<'a> {
-    /// A launch of this many ranks with `--domain`.
-    pub(crate) fn with_domain(mpi: Mpi, domain: &'static str, ranks: usize) -> Launch<'a> {
-        Launch { domain: Some(domain), ..Launch::new(mpi, ranks) }
-    }
-
-    /// A launch of this many ranks, with this environment variable and without `--domain`.
-    pub(crate) fn with_variable(
-        mpi: Mpi,
-        variable: (&'static str, &'static str),
-        ranks: usize,
-    ) -> Launch<'a> {
-        Launch { variables: vec![variable], ..Launch::new(mpi, ranks) }
-    }
-
-    /// A launch of this many ranks without `--domain`. Only the launcher gets this environment variable,
-    /// not `homespun run`.
-    pub(crate) fn with_launcher_variable(
-        mpi: Mpi,
-        variable: (&'static str, &'static str),
-        ranks: usize,
-    ) -> Launch<'a> {
-        Launch { launcher_variables: vec![variable], ..Launch::new(mpi, ranks) }
-    }
-
-    /// A launch of this many ranks on each host without `--domain`.
-    pub(crate) fn on_hosts(mpi: Mpi, hosts: &'a Hosts, ranks_per_host: usize) -> Launch<'a> {
-        let options = Hosts::options(mpi, ranks_per_host);
-        Launch { hosts: Some(hosts), options, ..Launch::new(mpi, ranks_per_host * ADDRESSES.len()) }
-    }
-
-    fn new(mpi: Mpi, ranks: usize) -> Launch<'a> {
+    /// A launch of this many ranks on this host, without `--domain`.
+    pub(crate) fn new(mpi: Mpi, ranks: usize) -> Launch<'a> {
         Launch {
             mpi,
             hosts: None,
@@ -97,16 +68,6 @@ impl<'a> Launch<'a> {
             ranks,
             run_max: RUN_MAX,
         }
-    }
-
-    /// Sets the options of `mpirun`.
-    pub(crate) fn with_options(self, options: &[&str]) -> Launch<'a> {
-        Launch { options: options.iter().map(|&option| option.to_owned()).collect(), ..self }
-    }
-
-    /// Sets the time limit of the run.
-    pub(crate) fn with_run_max(self, run_max: Duration) -> Launch<'a> {
-        Launch { run_max, ..self }
     }
 
     /// Runs a program in each rank. Kills the ranks if they still run after the time limit.

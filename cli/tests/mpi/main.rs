@@ -9,7 +9,6 @@
 mod chosen_links;
 mod every_byte;
 mod fallback;
-mod graph;
 mod hosts;
 mod launch;
 mod mpi;

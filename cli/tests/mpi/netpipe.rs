@@ -19,7 +19,7 @@ fn netpipe_data_is_intact() {
     };
     for domain in DOMAINS {
         let options = ["-l", "1", "-u", LONGEST_BYTES, "-n", REPETITIONS, "-o", "np.out", "-i"];
-        let outcome = Launch::with_domain(Mpi::Open, domain, 2).run(&program, &options);
+        let outcome = Launch { domain: Some(domain), ..Launch::new(Mpi::Open, 2) }.run(&program, &options);
         outcome.assert_success_over(Mpi::Open, domain, 2);
         let said = format!("{}\n{}", outcome.stdout, outcome.stderr);
         let sizes: Vec<&str> = said.lines().filter(|line| line.contains(" times --> ")).collect();

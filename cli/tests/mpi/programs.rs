@@ -22,24 +22,13 @@ pub(crate) struct Program {
 /// Sends messages of every kind and size.
 pub(crate) const EVERY_BYTE: Program = Program { name: "every_byte", verdict: "every byte checked" };
 
-/// Puts and gets, with every kind of synchronisation.
+/// Puts, gets and accumulates, with every kind of synchronisation.
 pub(crate) const ONE_SIDED: Program = Program { name: "one_sided", verdict: "every access checked" };
-
-/// Accumulates, fetches values, counts, and compares and swaps.
-pub(crate) const ACCUMULATE: Program = Program { name: "accumulate", verdict: "every element checked" };
-
-/// Builds distributed graphs, and counts calls that return wrong neighbours.
-pub(crate) const GRAPH: Program = Program { name: "graph", verdict: "graphs counted" };
 
 /// The path of each compiled program, by program and MPI. `None` if the MPI is not installed.
 type Compiled = HashMap<(&'static str, Mpi), Option<PathBuf>>;
 
 impl Program {
-    /// The beginning of the line that the program prints on success.
-    pub(crate) fn success_line_prefix(self) -> &'static str {
-        self.verdict
-    }
-
     /// The path of the program. The program is compiled once for each MPI. `None` if the MPI is not
     /// installed.
     pub(crate) fn compile_once(self, mpi: Mpi) -> Option<PathBuf> {
@@ -66,17 +55,12 @@ impl Program {
 
     /// Runs the program over each domain with these arguments and `mpirun` options. Checks the output.
     #[track_caller]
-    pub(crate) fn run_and_check(
-        self,
-        mpi: Mpi,
-        ranks: usize,
-        options: &'static [&'static str],
-        arguments: &[&str],
-    ) {
+    pub(crate) fn run_and_check(self, mpi: Mpi, ranks: usize, options: &[&str], arguments: &[&str]) {
         let Some(program) = self.compile_once(mpi) else { return };
         for domain in DOMAINS {
-            let outcome =
-                Launch::with_domain(mpi, domain, ranks).with_options(options).run(&program, arguments);
+            let options = options.iter().map(ToString::to_string).collect();
+            let launch = Launch { domain: Some(domain), options, ..Launch::new(mpi, ranks) };
+            let outcome = launch.run(&program, arguments);
             outcome.assert_success_over(mpi, domain, ranks);
             self.assert_success(&outcome, ranks);
         }

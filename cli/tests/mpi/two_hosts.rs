@@ -30,7 +30,8 @@ fn run_on_two_hosts(mpi: Mpi) {
     let Some(program) = EVERY_BYTE.compile_once(mpi) else { return };
     let Some(hosts) = Hosts::make_or_skip() else { return };
     let ranks = RANKS_PER_HOST * ADDRESSES.len();
-    let launch = Launch::on_hosts(mpi, &hosts, RANKS_PER_HOST);
+    let options = Hosts::options(mpi, RANKS_PER_HOST);
+    let launch = Launch { hosts: Some(&hosts), options, ..Launch::new(mpi, ranks) };
     let (outcome, logs) = launch.run_with_logs(&program);
     EVERY_BYTE.assert_success(&outcome, ranks);
     let links = ChosenLinks::parse(&logs);

@@ -1,110 +1,14 @@
-//! The bits for probes of single bits: those that the headers of 1.17 name, and a few that they do not name.
+//! The bits for probes of single bits. Their names are in `bits.txt`.
 
-/// The flags of operations, binding and registration, and the capabilities. They share one numbering of 64
-/// bits.
-pub(crate) const FLAGS: &[(u32, &str)] = &[
-    (0, "bit 0"),
-    (1, "FI_MSG"),
-    (2, "FI_RMA"),
-    (3, "FI_TAGGED"),
-    (4, "FI_ATOMIC"),
-    (5, "FI_MULTICAST"),
-    (6, "FI_COLLECTIVE"),
-    (8, "FI_READ"),
-    (9, "FI_WRITE"),
-    (10, "FI_RECV"),
-    (11, "FI_SEND"),
-    (12, "FI_REMOTE_READ"),
-    (13, "FI_REMOTE_WRITE"),
-    (16, "FI_MULTI_RECV"),
-    (17, "FI_REMOTE_CQ_DATA"),
-    (18, "FI_MORE"),
-    (19, "FI_PEEK"),
-    (20, "FI_TRIGGER"),
-    (21, "FI_FENCE"),
-    (22, "FI_PRIORITY"),
-    (24, "FI_COMPLETION"),
-    (25, "FI_INJECT"),
-    (26, "FI_INJECT_COMPLETE"),
-    (27, "FI_TRANSMIT_COMPLETE"),
-    (28, "FI_DELIVERY_COMPLETE"),
-    (29, "FI_AFFINITY"),
-    (30, "FI_COMMIT_COMPLETE"),
-    (31, "FI_MATCH_COMPLETE"),
-    (36, "FI_PEER_TRANSFER"),
-    (40, "bit 40"),
-    (43, "FI_PEER"),
-    (44, "FI_XPU_TRIGGER"),
-    (45, "FI_HMEM_HOST_ALLOC"),
-    (46, "FI_HMEM_DEVICE_ONLY"),
-    (47, "FI_HMEM"),
-    (48, "FI_VARIABLE_MSG"),
-    (49, "FI_RMA_PMEM"),
-    (50, "FI_SOURCE_ERR"),
-    (51, "FI_LOCAL_COMM"),
-    (52, "FI_REMOTE_COMM"),
-    (53, "FI_SHARED_AV"),
-    (54, "FI_PROV_ATTR_ONLY"),
-    (55, "FI_NUMERICHOST"),
-    (56, "FI_RMA_EVENT"),
-    (57, "FI_SOURCE"),
-    (58, "FI_DISCARD or FI_NAMED_RX_CTX"),
-    (59, "FI_CLAIM or FI_DIRECTED_RECV"),
-    (63, "bit 63"),
-];
+/// The numbers and names of the bits of a set, which is `flags`, `modes`, `orders` or `mr_modes`.
+pub(crate) fn bits(set: &'static str) -> impl Iterator<Item = (u32, &'static str)> {
+    include_str!("bits.txt").lines().filter_map(move |line| {
+        let (number, name) = line.strip_prefix(set)?.strip_prefix(' ')?.split_once(' ').expect("a name");
+        Some((number.parse().expect("a number"), name))
+    })
+}
 
-/// `FI_CONTEXT` and other modes.
-pub(crate) const MODES: &[(u32, &str)] = &[
-    (0, "bit 0"),
-    (51, "FI_BUFFERED_RECV"),
-    (52, "FI_CONTEXT2"),
-    (53, "FI_RESTRICTED_COMP"),
-    (54, "FI_NOTIFY_FLAGS_ONLY"),
-    (55, "FI_LOCAL_MR"),
-    (56, "FI_RX_CQ_DATA"),
-    (57, "FI_ASYNC_IOV"),
-    (58, "FI_MSG_PREFIX"),
-    (59, "FI_CONTEXT"),
-    (63, "bit 63"),
-];
-
-/// `FI_ORDER_*`.
-pub(crate) const ORDERS: &[(u32, &str)] = &[
-    (0, "FI_ORDER_RAR"),
-    (1, "FI_ORDER_RAW"),
-    (2, "FI_ORDER_RAS"),
-    (3, "FI_ORDER_WAR"),
-    (4, "FI_ORDER_WAW"),
-    (5, "FI_ORDER_WAS"),
-    (6, "FI_ORDER_SAR"),
-    (7, "FI_ORDER_SAW"),
-    (8, "FI_ORDER_SAS"),
-    (9, "bit 9"),
-    (16, "FI_ORDER_DATA"),
-    (32, "FI_ORDER_RMA_RAR"),
-    (33, "FI_ORDER_RMA_RAW"),
-    (34, "FI_ORDER_RMA_WAR"),
-    (35, "FI_ORDER_RMA_WAW"),
-    (36, "FI_ORDER_ATOMIC_RAR"),
-    (37, "FI_ORDER_ATOMIC_RAW"),
-    (38, "FI_ORDER_ATOMIC_WAR"),
-    (39, "FI_ORDER_ATOMIC_WAW"),
-    (63, "bit 63"),
-];
-
-/// The modes `FI_MR_*` of a domain. The first two are the old modes, which are numbers and not flags.
-pub(crate) const MR_MODES: &[(u32, &str)] = &[
-    (0, "FI_MR_BASIC"),
-    (1, "FI_MR_SCALABLE"),
-    (2, "FI_MR_LOCAL"),
-    (3, "FI_MR_RAW"),
-    (4, "FI_MR_VIRT_ADDR"),
-    (5, "FI_MR_ALLOCATED"),
-    (6, "FI_MR_PROV_KEY"),
-    (7, "FI_MR_MMU_NOTIFY"),
-    (8, "FI_MR_RMA_EVENT"),
-    (9, "FI_MR_ENDPOINT"),
-    (10, "FI_MR_HMEM"),
-    (11, "FI_MR_COLLECTIVE"),
-    (15, "bit 15"),
-];
+/// The flags of operations, binding and registration, and the capabilities.
+pub(crate) fn flags() -> impl Iterator<Item = (u32, &'static str)> {
+    bits("flags")
+}

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use libc::{c_int, pid_t};
 
@@ -102,19 +102,9 @@ fn run_and_exit(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
 }
 
 fn wait_readable(pipe: &OwnedFd, limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let mut entry = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: the call gets one entry and the count 1.
-        let ready = unsafe { libc::poll(&raw mut entry, 1, left.as_millis() as c_int) };
-        if ready > 0 {
-            return true;
-        }
-        if ready == 0 {
-            return false;
-        }
-    }
+    let mut entry = libc::pollfd { fd: pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the call gets one entry and the count 1.
+    unsafe { libc::poll(&raw mut entry, 1, limit.as_millis() as c_int) > 0 }
 }
 
 /// Removes the files in `/dev/shm` that libfabric's shm provider has created in a process and left behind.

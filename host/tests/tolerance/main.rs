@@ -10,10 +10,8 @@
 //! instead.
 //!
 //! ```sh
-//! cargo test -p homespun-host --test tolerance -- --list             # differences, as rows of the document
 //! cargo test -p homespun-host --test tolerance -- --all fi_cq_open   # all outcomes of some probes
-//! cargo test -p homespun-host --test tolerance -- --list --libfabric /opt/libfabric/lib/libfabric.so.1
-//! cargo test -p homespun-host --test tolerance -- --all --plugin target/release/libhomespun_fi.so
+//! cargo test -p homespun-host --test tolerance -- --all --libfabric /opt/libfabric/lib/libfabric.so.1
 //! ```
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints tables")]
@@ -26,19 +24,17 @@ mod outcome;
 mod patience;
 mod probes;
 mod provider_case;
-mod reasons;
 mod setup;
 mod workers;
 
 use std::env;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use homespun_host::Libfabric;
 use homespun_suite::prerequisites::Prerequisite;
 
 use probes::{Family, all_probes};
-use provider_case::{EndpointKind, PROVIDER_CASES, ProviderCase};
+use provider_case::{EndpointKind, ProviderCase, provider_cases};
 use setup::Context;
 use workers::{NO_TIMEOUT, Results, TIMED_OUT};
 
@@ -49,10 +45,7 @@ const DOCUMENTED_VERSION: (u16, u16) = (1, 17);
 #[derive(Debug, Default)]
 struct Arguments {
     libfabric: String,
-    /// The path of the plugin. `None` means the plugin that cargo has built with this test.
-    plugin: Option<PathBuf>,
     filters: Vec<String>,
-    lists_differences: bool,
     lists_all: bool,
     /// Set in workers: the provider and its type of endpoint.
     case: Option<String>,
@@ -69,10 +62,8 @@ impl Arguments {
         let mut words = env::args().skip(1);
         while let Some(word) = words.next() {
             match word.as_str() {
-                "--list" => parsed.lists_differences = true,
                 "--all" => parsed.lists_all = true,
                 "--libfabric" => parsed.libfabric = words.next().expect("a library after --libfabric"),
-                "--plugin" => parsed.plugin = words.next().map(PathBuf::from),
                 "--rerun" => parsed.rerun.extend(words.next()),
                 "--provider-case" => parsed.case = words.next(),
                 "--share" => {
@@ -99,28 +90,25 @@ impl Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Some(id) = &arguments.case {
-        let case = PROVIDER_CASES.iter().find(|case| case.id() == *id).expect("a provider of this test");
-        return run_as_worker(&arguments, case);
+        let case = provider_cases().find(|case| case.id() == *id).expect("a provider of this test");
+        return run_as_worker(&arguments, &case);
     }
     let libfabric = match Libfabric::load(&arguments.libfabric) {
         Ok(libfabric) => libfabric,
         Err(error) => return skip_comparison(Prerequisite::LIBFABRIC, &error.to_string()),
     };
-    let only_lists = arguments.lists_all || arguments.lists_differences;
     let version = libfabric.version();
-    if !only_lists && version != DOCUMENTED_VERSION {
+    if !arguments.lists_all && version != DOCUMENTED_VERSION {
         let (major, minor) = version;
         return skip_comparison(Prerequisite::DOCUMENTED_LIBFABRIC, &format!("this is {major}.{minor}"));
     }
     let mut results = workers::run_probes(&arguments, None);
-    if only_lists {
+    if arguments.lists_all {
         let timed_out: Vec<String> = results.timed_out.iter().cloned().collect();
         results.replace_with_rerun(workers::run_probes(&arguments, Some(&timed_out)));
-        if arguments.lists_all {
-            print!("{}", document::format_outcomes(&results.table));
-        }
-        if arguments.lists_differences {
-            print!("{}", document::format_rows(&compare::find_differences_from_others(&results.table)));
+        for (probe, outcomes) in results.table {
+            println!("{probe}");
+            outcomes.iter().for_each(|(provider, outcome)| println!("    {provider}: {outcome}"));
         }
         return ExitCode::SUCCESS;
     }

@@ -55,14 +55,7 @@ impl Deadline {
     }
 }
 
-/// Sleeps between polls, longer each time. Many probes wait at once, so they must leave the processors to
-/// probes that work.
-#[derive(Debug, Default)]
-pub(crate) struct Pauses(u32);
-
-impl Pauses {
-    pub(crate) fn sleep_and_back_off(&mut self) {
-        std::thread::sleep(Duration::from_micros(20 << self.0));
-        self.0 = (self.0 + 1).min(5);
-    }
+/// Sleeps between polls. Many probes wait at once, so they must leave the processors to probes that work.
+pub(crate) fn pause() {
+    std::thread::sleep(Duration::from_micros(200));
 }

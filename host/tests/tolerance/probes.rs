@@ -5,9 +5,9 @@
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "see above")]
 
+mod attributes;
 mod bind;
 mod endpoint;
-mod getinfo;
 mod memory;
 mod open;
 mod queues;
@@ -42,7 +42,7 @@ impl Probes {
         name: impl Into<String>,
         run: impl Fn(&Context) -> R + 'static,
     ) {
-        self.add(Family::Object, name.into(), run);
+        self.add(Family::Object, name, run);
     }
 
     pub(crate) fn add_endpoint_probe<R: IntoOutcome>(
@@ -50,10 +50,16 @@ impl Probes {
         name: impl Into<String>,
         run: impl Fn(&Context) -> R + 'static,
     ) {
-        self.add(Family::Endpoint, name.into(), run);
+        self.add(Family::Endpoint, name, run);
     }
 
-    fn add<R: IntoOutcome>(&mut self, family: Family, name: String, run: impl Fn(&Context) -> R + 'static) {
+    fn add<R: IntoOutcome>(
+        &mut self,
+        family: Family,
+        name: impl Into<String>,
+        run: impl Fn(&Context) -> R + 'static,
+    ) {
+        let name = name.into();
         self.0.push(Probe { name, family, run: Box::new(move |context| run(context).into_outcome()) });
     }
 }
@@ -61,7 +67,7 @@ impl Probes {
 /// All probes in their order.
 pub(crate) fn all_probes() -> Vec<Probe> {
     let mut probes = Probes::default();
-    getinfo::add_probes(&mut probes);
+    attributes::add_probes(&mut probes);
     open::add_probes(&mut probes);
     bind::add_probes(&mut probes);
     endpoint::add_probes(&mut probes);

@@ -22,7 +22,7 @@ use homespun_host::{InfoList, Libfabric, av_attr, counter_attr, cq_attr, eq_attr
 use libc::{c_int, c_void};
 
 use crate::outcome::describe_result;
-use crate::patience::{self, Deadline, Pauses};
+use crate::patience::{self, Deadline};
 use crate::provider_case::{EndpointKind, ProviderCase};
 
 pub(crate) const EAGAIN: isize = -11;
@@ -256,74 +256,47 @@ impl Context {
         node
     }
 
-    /// Two endpoints that have exchanged a message each way.
+    /// Two endpoints that reach each other, and have exchanged a message each way.
     pub(crate) fn open_pair_after_exchange(&self) -> Pair {
-        let mut pair = self.open_pair_with(|_, _| {});
+        let (fabric, domain) = self.open_domain();
+        let mut pair = if self.is_connection_oriented() {
+            self.open_connected_pair(fabric, domain)
+        } else {
+            let [left, right] = [(); 2].map(|()| {
+                let node = self.open_unbound_node_in(fabric, domain, self.info.as_ptr());
+                self.enable_node(self.bind_required_objects(node))
+            });
+            Pair::new([left, right], [insert_address_of(&left, &right), insert_address_of(&right, &left)])
+        };
         pair.exchange_messages_each_way();
         pair
     }
 
-    /// Two endpoints that reach each other. Before an endpoint is enabled, `prepare` is called with it, and
-    /// with true for the left endpoint.
-    pub(crate) fn open_pair_with(&self, mut prepare: impl FnMut(&Node, bool)) -> Pair {
-        let (fabric, domain) = self.open_domain();
-        if self.is_connection_oriented() {
-            return self.open_connected_pair(fabric, domain, &mut prepare);
-        }
-        let mut node = |is_left| {
-            let node =
-                self.bind_required_objects(self.open_unbound_node_in(fabric, domain, self.info.as_ptr()));
-            prepare(&node, is_left);
-            self.enable_node(node)
-        };
-        let (left, right) = (node(true), node(false));
-        let (to_right, to_left) = (insert_address_of(&left, &right), insert_address_of(&right, &left));
-        Pair { left, right, to_right, to_left, at_left: Vec::new(), at_right: Vec::new() }
-    }
-
-    /// A listening passive endpoint, its event queue and its address.
-    pub(crate) fn open_listener(&self, fabric: *mut FidFabric) -> (*mut FidPep, *mut FidEq, Vec<u8>) {
-        let eq = self.open_eq(fabric);
+    fn open_connected_pair(&self, fabric: *mut FidFabric, domain: *mut FidDomain) -> Pair {
+        let listener = self.open_eq(fabric);
         let pep: *mut FidPep =
             open_object("fi_passive_ep", |pep| call!(fabric, ops.passive_ep, self.info.as_ptr(), pep, NULL));
-        assert_success("fi_pep_bind", bind(pep, eq, 0));
+        assert_success("fi_pep_bind", bind(pep, listener, 0));
         assert_success("fi_listen", call!(pep, cm.listen));
-        let mut name = vec![0_u8; 64];
-        let mut len_bytes = name.len();
+        let (mut name, mut len_bytes) = ([0_u8; 64], 64);
         let result = call!(pep, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes);
         assert_success("fi_getname", result);
-        name.truncate(len_bytes);
-        (pep, eq, name)
-    }
-
-    fn open_connected_pair(
-        &self,
-        fabric: *mut FidFabric,
-        domain: *mut FidDomain,
-        prepare: &mut dyn FnMut(&Node, bool),
-    ) -> Pair {
-        let (_, listener, name) = self.open_listener(fabric);
         // All endpoints share one event queue, so that reading it drives each of them: some providers
         // connect only while the application reads the endpoint's event queue.
         let sharing = |info| {
             let mut node = self.open_unbound_node_in(fabric, domain, info);
             node.eq = listener;
-            self.bind_required_objects(node)
+            self.enable_node(self.bind_required_objects(node))
         };
         let left = sharing(self.info.as_ptr());
-        prepare(&left, true);
-        let left = self.enable_node(left);
         assert_success("fi_connect", call!(left.ep, cm.connect, name.as_ptr().cast(), ptr::null(), 0));
-        let (request, _) = await_event(listener, FI_CONNREQ, &[left]);
+        let request = await_event(listener, FI_CONNREQ, &[left]);
         let right = sharing(request.info);
-        prepare(&right, false);
-        let right = self.enable_node(right);
         assert_success("fi_accept", call!(right.ep, cm.accept, ptr::null(), 0));
         for _ in 0..2 {
             await_event(listener, FI_CONNECTED, &[left, right]);
         }
-        let unspec = u64::MAX;
-        Pair { left, right, to_right: unspec, to_left: unspec, at_left: Vec::new(), at_right: Vec::new() }
+        Pair::new([left, right], [u64::MAX; 2])
     }
 
     /// Registers memory for all accesses. The result has the key of the region and the address by which peers
@@ -370,9 +343,8 @@ fn insert_address_of(into: &Node, node: &Node) -> u64 {
 }
 
 /// Waits for an event, and drives the endpoints meanwhile.
-pub(crate) fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqCmEntry, usize) {
+fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> FiEqCmEntry {
     let deadline = Deadline::after(patience::step_timeout());
-    let mut pauses = Pauses::default();
     loop {
         let mut event = 0;
         let mut entry = [0_u64; 64];
@@ -380,7 +352,7 @@ pub(crate) fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqC
         let result = call!(eq, ops.read, &raw mut event, room, len_bytes, 0);
         if result > 0 {
             assert!(event == wanted, "event {event}");
-            return (unsafe { entry.as_ptr().cast::<FiEqCmEntry>().read() }, result as usize);
+            return unsafe { entry.as_ptr().cast::<FiEqCmEntry>().read() };
         }
         assert!(result == EAGAIN, "fi_eq_read: {}", describe_result(result));
         for node in nodes {
@@ -388,7 +360,7 @@ pub(crate) fn await_event(eq: *mut FidEq, wanted: u32, nodes: &[Node]) -> (FiEqC
             drain_cq(node.cq, &mut none);
         }
         assert!(!deadline.record_if_expired(), "no event {wanted}");
-        pauses.sleep_and_back_off();
+        patience::pause();
     }
 }
 
@@ -415,6 +387,10 @@ pub(crate) fn drain_cq(cq: *mut FidCq, into: &mut Vec<Completion>) {
 }
 
 impl Pair {
+    fn new([left, right]: [Node; 2], [to_right, to_left]: [u64; 2]) -> Pair {
+        Pair { left, right, to_right, to_left, at_left: Vec::new(), at_right: Vec::new() }
+    }
+
     /// Reads both queues.
     pub(crate) fn drain_both_cqs(&mut self) {
         drain_cq(self.left.cq, &mut self.at_left);
@@ -425,7 +401,6 @@ impl Pair {
     /// condition holds.
     pub(crate) fn drive_until(&mut self, limit: Duration, mut is_done: impl FnMut(&Pair) -> bool) -> bool {
         let deadline = Deadline::after(limit);
-        let mut pauses = Pauses::default();
         loop {
             self.drain_both_cqs();
             if is_done(self) {
@@ -434,32 +409,28 @@ impl Pair {
             if deadline.record_if_expired() {
                 return false;
             }
-            pauses.sleep_and_back_off();
+            patience::pause();
         }
     }
 
     /// Repeats a call while it returns `-FI_EAGAIN`, at most until a time-out.
     pub(crate) fn retry_while_eagain(&mut self, mut call: impl FnMut() -> isize) -> isize {
         let deadline = Deadline::after(patience::absence_timeout());
-        let mut pauses = Pauses::default();
         loop {
             let result = call();
             if result != EAGAIN || deadline.record_if_expired() {
                 return result;
             }
             self.drain_both_cqs();
-            pauses.sleep_and_back_off();
+            patience::pause();
         }
     }
 
     /// Transfers a message each way, so that no probed call is the first to use a link.
     fn exchange_messages_each_way(&mut self) {
-        for is_forth in [true, false] {
-            let (from, to, addr) = if is_forth {
-                (self.left, self.right, self.to_right)
-            } else {
-                (self.right, self.left, self.to_left)
-            };
+        for (from, to, addr) in
+            [(self.left, self.right, self.to_right), (self.right, self.left, self.to_left)]
+        {
             let (sent, received) = (leak_op_context(), leak_op_context());
             assert_success("fi_recv", recv(to.ep, received));
             let deadline = Deadline::after(patience::step_timeout());
@@ -468,8 +439,9 @@ impl Pair {
                 assert!(!deadline.record_if_expired(), "fi_send: EAGAIN");
             }
             let is_done = self.drive_until(patience::step_timeout(), |pair| {
-                let all = || pair.at_left.iter().chain(&pair.at_right);
-                all().any(|done| done.context == sent) && all().any(|done| done.context == received)
+                let is_there =
+                    |context| pair.at_left.iter().chain(&pair.at_right).any(|done| done.context == context);
+                is_there(sent) && is_there(received)
             });
             assert!(is_done, "no message arrives");
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Arguments;
 use crate::compare::OutcomeTable;
-use crate::provider_case::{COLUMNS, PROVIDER_CASES, ProviderCase};
+use crate::provider_case::{COLUMNS, ProviderCase, provider_cases};
 
 /// The number of shares into which the probes are divided.
 const SHARES: usize = 4;
@@ -84,11 +84,10 @@ pub(crate) fn run_probes(arguments: &Arguments, rerun: Option<&[String]>) -> Res
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = env::current_exe().expect("this test's path");
     // Cargo builds the plugin before its tests, and puts both into one directory.
-    let plugin = arguments.plugin.clone().unwrap_or_else(|| program.with_file_name("libhomespun_fi.so"));
-    let plugin = plugin.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", plugin.display()));
-    symlink(plugin, directory.path().join("libhomespun_fi.so")).expect("a temporary directory");
-    let jobs: Vec<(&ProviderCase, usize)> =
-        (0..SHARES).flat_map(|share| PROVIDER_CASES.iter().map(move |case| (case, share))).collect();
+    symlink(program.with_file_name("libhomespun_fi.so"), directory.path().join("libhomespun_fi.so"))
+        .expect("a temporary directory");
+    let jobs: Vec<(ProviderCase, usize)> =
+        (0..SHARES).flat_map(|share| provider_cases().map(move |case| (case, share))).collect();
     let next = AtomicUsize::new(0);
     let answers = Mutex::new(BTreeMap::<String, String>::new());
     std::thread::scope(|scope| {
@@ -103,8 +102,8 @@ pub(crate) fn run_probes(arguments: &Arguments, rerun: Option<&[String]>) -> Res
     });
     let answers = answers.into_inner().expect("no worker panics");
     let mut results = Results::default();
-    for case in PROVIDER_CASES {
-        answers[&case.id()].lines().for_each(|line| results.add_output_line(case, line));
+    for case in provider_cases() {
+        answers[&case.id()].lines().for_each(|line| results.add_output_line(&case, line));
     }
     results
 }

@@ -26,7 +26,7 @@ fn lookup(av: &Object<FidAv>, fi_addr: u64, room_bytes: usize) -> (c_int, [u8; 1
 }
 
 /// Shows fi_cq/source-in-map, fi_av/table-has-indices, fi_av/map-returns-addresses, fi_av/unspecified-type,
-/// fi_av/insert-has-domain-format, fi_av/removed-address-is-invalid, fi_av/removal-is-optional,
+/// fi_av/removed-address-is-invalid,
 /// fi_av/lookup-returns-inserted-address, fi_av/lookup-truncates.
 #[test]
 fn inserted_addresses_are_found_until_they_are_removed() {
@@ -68,6 +68,9 @@ fn invalid_address_is_reported_and_takes_an_index() {
     let insert = |flags| insert(av, &[make_address(4)], flags, ptr::null_mut());
     assert_eq!((insert(FI_SYNC_ERR).0, insert(FI_AV_USER_ID).0), (EINVAL, EBADFLAGS));
     assert_eq!(insert(1 << 3), (1, vec![1]), "a flag without a meaning");
+    let address = make_address(5);
+    let inserted = call!(av, ops.insert, address.as_ptr().cast(), 1, ptr::null_mut(), 0, NULL);
+    assert_eq!((inserted, lookup(av, 3, 16)), (1, (0, address, 16)), "the index is known");
 }
 
 /// Shows fi_av/insertsvc, fi_av/insertsym-order.
@@ -101,6 +104,7 @@ fn addresses_are_inserted_by_names() {
     let (result, found) = insertsvc(c"::1".as_ptr(), service);
     assert!(result < 0 && found == FI_ADDR_NOTAVAIL);
     assert_eq!(insertsvc(node, ptr::null()).0, EINVAL);
+    assert_eq!(insertsvc(c"localhost".as_ptr(), service), (1, 5));
     assert_eq!(lookup(av, 4, 16), (0, make_address(9), 16));
 }
 

@@ -313,7 +313,7 @@ fn endpoint_takes_over_address_of_passive_endpoint() {
     assert_eq!(read_address(desk.await_request().info().dest_addr), address);
 }
 
-/// Shows fi_endpoint/connection-needs-info-of-request, fi_endpoint/passive-endpoint-needs-event-queue,
+/// Shows fi_endpoint/passive-endpoint-needs-event-queue,
 /// fi_cm/connect-once, fi_cm/accept-needs-handle.
 #[test]
 fn connection_calls_without_their_prerequisites_are_refused() {
@@ -371,22 +371,6 @@ fn passive_endpoint_has_options_and_a_backlog() {
     let entry = desk.await_error("a refusal", &mut []);
     assert_eq!((entry.fid, entry.err), (second.fid(), libc::ECONNREFUSED));
     drop(first);
-}
-
-/// Shows fi_eq/close-eq-ebusy.
-#[test]
-fn event_queue_with_bound_endpoints_is_busy() {
-    let ConnectionFixture { cq, eq, domain, fabric, infos } = ConnectionFixture::open();
-    let listener = open_passive(&fabric, &infos).expect("a passive endpoint");
-    assert_eq!(listener.bind(&eq, 0), 0);
-    let eq = eq.assert_busy();
-    drop(listener);
-    let endpoint = domain.open_endpoint(&infos).expect("an endpoint");
-    assert_eq!(endpoint.bind(&eq, 0), 0);
-    let eq = eq.assert_busy();
-    drop((endpoint, cq, eq, domain));
-    let listener = open_passive(&fabric, &infos).expect("a passive endpoint");
-    drop((listener, fabric.assert_busy()));
 }
 
 /// One thread closes endpoints while another reads their errors.

@@ -6,11 +6,10 @@ use std::{mem, ptr, slice};
 
 use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FidCq};
 use homespun_fi::abi::{
-    FI_ADDR_NOTAVAIL, FI_ADDR_UNSPEC, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
-    FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
-    FI_WAIT_UNSPEC, fi_version,
+    FI_ADDR_NOTAVAIL, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG,
+    FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_WAIT_UNSPEC, fi_version,
 };
-use libc::{c_char, c_int, iovec};
+use libc::{c_char, c_int};
 
 use crate::host::{
     EAGAIN, EAVAIL, EINVAL, NULL, Node, Object, PATIENCE_MS, Pair, call, cq_attr, make_address, messages,
@@ -19,10 +18,8 @@ use crate::host::{
 
 const MSG: u64 = 1 << 1;
 const RECV: u64 = 1 << 10;
-const SEND: u64 = 1 << 11;
-const MULTI_RECV: u64 = 1 << 16;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
-const FENCE: u64 = 1 << 21;
+const INJECT: u64 = 1 << 25;
 const INJECT_COMPLETE: u64 = 1 << 26;
 const DELIVERY_COMPLETE: u64 = 1 << 28;
 const FI_SOURCE_ERR: u64 = 1 << 50;
@@ -63,40 +60,6 @@ fn entries_take_the_size_of_their_format() {
         assert_eq!(node.cq.drive(), EAGAIN);
         assert_eq!(call!(node.cq, ops.read, NULL, 1), EINVAL as isize);
     }
-}
-
-fn recv_multi(node: &Node, memory: &mut [u8], number: usize) {
-    let part = to_iovec(memory);
-    let msg = messages(&part, 1, FI_ADDR_UNSPEC, numbered_context(number)).0;
-    assert_eq!(call!(node.ep, msg.recvmsg, &raw const msg, MULTI_RECV), 0);
-}
-
-/// Shows fi_cq/multi-recv-without-message.
-#[test]
-fn buf_names_the_place_of_a_message_in_a_multi_receive_buffer_alone() {
-    let pair = Pair::open();
-    let (level, option, least) = (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, 0_usize);
-    assert_eq!(call!(pair.right.ep, ops.setopt, level, option, (&raw const least).cast(), 8), 0);
-    let (mut many, mut one, mut unused) = ([0_u64; 8], [0; 64], [0; 64]);
-    let start = many.as_mut_ptr();
-    // SAFETY: the bytes are those of the numbers, which nothing else uses.
-    recv_multi(&pair.right, unsafe { slice::from_raw_parts_mut(start.cast(), 64) }, 5);
-    pair.right.ep.recv(&mut one, 6);
-    for byte in [1, 2] {
-        pair.left.ep.send(&[byte; 60], pair.to_right, 7);
-        let sent = pair.at_left("the end of a send");
-        assert_eq!((sent.buf, sent.flags), (NULL, SEND | MSG));
-    }
-    let entries = [(); 3].map(|()| pair.at_right("two messages and the release of the first buffer"));
-    let told = entries.map(|entry| (entry.op_context.addr(), entry.flags, entry.len, entry.buf));
-    let placed = (5, RECV | MSG, 60, start.cast());
-    assert_eq!(told, [placed, (5, MULTI_RECV, 0, NULL), (6, RECV | MSG, 60, NULL)]);
-    assert_eq!(one[..60], [2; 60]);
-    recv_multi(&pair.right, &mut unused, 8);
-    pair.right.ep.cancel(8);
-    let failed = pair.right.cq.await_error("the end of the buffer", &pair.left.cq);
-    assert_eq!((failed.op_context, failed.err), (numbered_context(8), libc::ECANCELED));
-    assert_eq!((failed.flags, failed.buf), (RECV | MSG | MULTI_RECV, NULL));
 }
 
 /// Returns an error entry filled with a known pattern.
@@ -140,7 +103,8 @@ fn error_entry_is_written_to_the_size_of_the_api_version() {
             if has_room {
                 entry.err_data = data.as_mut_ptr().cast();
             }
-            assert_eq!(call!(receiver.cq, ops.readerr, &raw mut entry, 0), 1);
+            // The flags are ignored.
+            assert_eq!(call!(receiver.cq, ops.readerr, &raw mut entry, u64::MAX), 1);
             assert!(has_room || entry.err_data != data.as_mut_ptr().cast());
             entry
         };
@@ -157,7 +121,7 @@ fn error_entry_is_written_to_the_size_of_the_api_version() {
         assert_eq!(entry.err_data_size, if has_size { given_bytes } else { room_bytes });
         assert_eq!(entry.src_addr, if api_version < newest { 99 } else { FI_ADDR_NOTAVAIL });
         // A read without an error leaves the data alone.
-        assert_eq!(receiver.cq.read_error().err(), Some(EAGAIN));
+        assert_eq!((receiver.cq.read().err(), receiver.cq.read_error().err()), (Some(EAGAIN), Some(EAGAIN)));
         // SAFETY: the entry says how long the data is; the plugin's own stays until the next error is read.
         let given = unsafe { slice::from_raw_parts(entry.err_data.cast::<u8>(), given_bytes) };
         assert_eq!(given, &stranger.ep.name()[..given_bytes]);
@@ -209,108 +173,49 @@ fn strerror_needs_neither_a_buffer_nor_error_data() {
     }
 }
 
-/// Shows fi_cq/readerr-describes-failure, fi_cq/readerr-return.
-#[test]
-fn readerr_ignores_its_flags() {
-    let node = Node::open();
-    for flags in [0, 1, 1 << 19, u64::MAX] {
-        let mut entry = patterned_error_entry();
-        let mut readerr = || call!(node.cq, ops.readerr, &raw mut entry, flags) as c_int;
-        assert_eq!(readerr(), EAGAIN, "{flags:#x}");
-        node.write_error(7);
-        assert_eq!((readerr(), readerr()), (1, EAGAIN), "the error is read, and read once: {flags:#x}");
-        assert_eq!((entry.op_context, entry.err), (numbered_context(7), libc::ECANCELED));
-    }
-}
-
-#[test]
-fn receive_into_null_truncates_any_payload() {
-    let pair = Pair::open();
-    let parts = [const { iovec { iov_base: NULL, iov_len: 1024 } }; 2];
-    let (first, second, descs) = (numbered_context(7), numbered_context(8), ptr::null_mut());
-    assert_eq!(call!(pair.right.ep, msg.recv, NULL, 1024, NULL, FI_ADDR_UNSPEC, first), 0);
-    assert_eq!(call!(pair.right.ep, msg.recvv, parts.as_ptr(), descs, 2, FI_ADDR_UNSPEC, second), 0);
-    pair.left.ep.inject(b"", pair.to_right);
-    let empty = pair.at_right("the empty message");
-    assert_eq!((empty.op_context, empty.len), (first, 0));
-    pair.left.ep.inject(b"too long", pair.to_right);
-    let failed = pair.right.cq.await_error("the other message", &pair.left.cq);
-    assert_eq!((failed.err, failed.olen, failed.op_context), (265, 8, second));
-}
-
 /// The lengths are those of every protocol. All fit into the receiver's budget for unexpected messages.
-/// Shows fi_cq/inject-frees-source, fi_cq/delivery-fills-posted-buffer.
+/// Shows fi_cq/inject-frees-source, fi_cq/delivery-fills-posted-buffer, fi_msg/inject-flag-copies.
 #[test]
-fn completed_send_leaves_its_memory_to_the_application() {
+fn send_leaves_its_memory_to_the_application() {
     let pair = Pair::open();
-    let send = |message: &mut [u8], flags: u64| {
+    let post = |message: &mut [u8], flags: u64| {
         let part = to_iovec(message);
         let msg = messages(&part, 1, pair.to_right, numbered_context(1)).0;
         assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, flags), 0);
-        assert_eq!(pair.at_left("the end of a send").op_context, numbered_context(1));
     };
-    for len_bytes in [0, 8, 9000, 70_000, 300_000, 5 << 20] {
-        let mut message = vec![7; len_bytes];
-        send(&mut message, INJECT_COMPLETE);
+    let end_send = || assert_eq!(pair.at_left("the end of a send").op_context, numbered_context(1));
+    // The first waits for the link.
+    for (len_bytes, flags) in [
+        (64, INJECT),
+        (0, INJECT_COMPLETE),
+        (8, INJECT),
+        (9000, INJECT_COMPLETE),
+        (70_000, INJECT_COMPLETE),
+        (300_000, INJECT_COMPLETE),
+        (5 << 20, INJECT_COMPLETE),
+    ] {
+        let (mut message, mut room) = (vec![7; len_bytes], vec![0; len_bytes]);
+        post(&mut message, flags);
+        if flags == INJECT_COMPLETE {
+            end_send();
+        }
         // The source is not read any more, whether or not the message has been received.
         message.fill(0xff);
-        let mut room = vec![0; len_bytes];
         pair.right.ep.recv(&mut room, 2);
         assert_eq!(pair.at_right("a message").len, len_bytes);
-        assert!(room == vec![7; len_bytes], "{len_bytes} bytes were read after the completion");
+        assert!(room == vec![7; len_bytes], "{len_bytes} bytes were read after the send");
+        if flags == INJECT {
+            end_send();
+        }
 
         // The bytes have arrived when the sender's completion has, although the receiver's is not read yet.
         let start = room.as_mut_ptr();
         pair.right.ep.recv(&mut room, 3);
-        send(&mut message, DELIVERY_COMPLETE);
+        post(&mut message, DELIVERY_COMPLETE);
+        end_send();
         // SAFETY: the memory is alive, and delivered bytes are not written again.
         let is_there = |place| unsafe { start.add(place).read_volatile() } == 0xff;
         assert!((0..len_bytes).all(is_there), "{len_bytes} bytes were not delivered");
         assert_eq!(pair.at_right("the delivered message").op_context, numbered_context(3));
-    }
-}
-
-/// The receiver's queue is only driven, so its memory tells what has arrived.
-/// Shows fi_cq/fence-completion-covers-earlier, fi_cq/fence-raises-lower-levels.
-#[test]
-fn fence_completion_covers_sends_of_a_lower_level() {
-    let pair = Pair::open();
-    for len_bytes in [8, 9000, 300_000, 5 << 20] {
-        let (mut message, mut room) = (vec![7_u8; len_bytes], vec![0; len_bytes]);
-        let start = room.as_mut_ptr();
-        pair.right.ep.recv(&mut room, 1);
-        pair.right.ep.recv(&mut [], 2);
-        for (part, context, flags) in
-            [(&mut message[..], 3, INJECT_COMPLETE), (&mut [][..], 4, DELIVERY_COMPLETE | FENCE)]
-        {
-            let part = to_iovec(part);
-            let msg = messages(&part, 1, pair.to_right, numbered_context(context)).0;
-            assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, flags), 0);
-        }
-        let ended = [(); 2].map(|()| pair.at_left("the end of a send").op_context);
-        assert_eq!(ended, [3, 4].map(numbered_context));
-        // SAFETY: the memory is alive, and delivered bytes are not written again.
-        let is_there = |place| unsafe { start.add(place).read_volatile() } == 7;
-        assert!((0..len_bytes).all(is_there), "{len_bytes} bytes before the fence were not delivered");
-        let received = [(); 2].map(|()| pair.at_right("a message").op_context);
-        assert_eq!(received, [1, 2].map(numbered_context));
-    }
-}
-
-/// Shows fi_msg/inject-flag-copies.
-#[test]
-fn injected_send_leaves_its_memory_when_the_call_returns() {
-    const INJECT: u64 = 1 << 25;
-    let pair = Pair::open();
-    // The first waits for the link.
-    for _ in 0..3 {
-        let (mut message, mut room) = ([7_u8; 64], [0; 64]);
-        let part = to_iovec(&mut message);
-        let msg = messages(&part, 1, pair.to_right, numbered_context(1)).0;
-        assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, INJECT), 0);
-        message.fill(0xff);
-        pair.right.ep.recv(&mut room, 2);
-        assert_eq!(pair.at_right("a message").len, 64);
-        assert_eq!((room, pair.at_left("a send").op_context), ([7; 64], numbered_context(1)));
     }
 }

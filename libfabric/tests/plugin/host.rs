@@ -430,12 +430,6 @@ impl Object<FidEp> {
         assert_eq!(posted, 0, "fi_recv");
     }
 
-    /// Sends bytes that live until the completion is read.
-    pub(crate) fn send(&self, message: &[u8], to: u64, number: usize) {
-        let (buf, context) = (message.as_ptr().cast(), numbered_context(number));
-        assert_eq!(call!(self, msg.send, buf, message.len(), NULL, to, context), 0, "fi_send");
-    }
-
     pub(crate) fn inject(&self, message: &[u8], to: u64) {
         assert_eq!(call!(self, msg.inject, message.as_ptr().cast(), message.len(), to), 0, "fi_inject");
     }

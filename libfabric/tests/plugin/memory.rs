@@ -81,7 +81,7 @@ fn committed_write_is_in_the_file() {
     assert_eq!(fs::read(file.path()).expect("the file")[4092..4100], *b"for good");
 }
 
-/// Shows fi_mr/reserved-arguments-are-zero, fi_mr/invalid-registration-is-refused, fi_mr/refresh,
+/// Shows fi_mr/reserved-arguments-are-zero, fi_mr/refresh,
 /// fi_mr/authorization-keys.
 #[test]
 fn registration_refuses_or_ignores_arguments_as_fi_mr_says() {

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use homespun_fi::abi::domain::FiAvAttr;
-use homespun_fi::abi::eq::{FiCntrAttr, FiCqAttr, FiEqAttr, FiWaitAttr, FidWait};
+use homespun_fi::abi::eq::{FiCntrAttr, FiCqAttr, FiEqAttr, FiPollAttr, FiWaitAttr, FidPoll, FidWait};
 use homespun_fi::abi::{
     FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT,
     FI_OPT_MIN_MULTI_RECV, FI_PEER, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE,
@@ -22,7 +22,7 @@ const READ: u64 = 1 << 8;
 const REMOTE_WRITE: u64 = 1 << 13;
 
 /// Shows fi_cq/open-belongs-to-domain, fi_cq/close-ebusy-for-endpoint, fi_mr/bound-region-may-be-closed,
-/// fi_av/close-av-ebusy, fi_cntr/close-counter-ebusy, fi_poll/close-wait-set-ebusy.
+/// fi_av/close-av-ebusy, fi_cntr/close-counter-ebusy.
 #[test]
 fn close_of_an_object_in_use_fails_with_ebusy() {
     let node = Node::open_disabled();
@@ -129,7 +129,7 @@ fn check_opened<A, T, const N: usize>(
     }
 }
 
-/// Shows fi_cq/open-flags, fi_cq/signaling-vector, fi_cq/cond-needs-wait-object, fi_cq/wait-set-field,
+/// Shows fi_cq/open-flags, fi_cq/signaling-vector, fi_cq/cond-needs-wait-object,
 /// fi_cq/open-signal-return, fi_cq-1.4/wait-critsec-cond, fi_av/unspecified-type, fi_av/shared-vector,
 /// fi_cntr/counter-wait-objects, fi_cntr/counter-flags-are-zero, fi_poll/poll-flags-are-zero,
 /// fi_poll/wait-set-pollfd.
@@ -203,6 +203,10 @@ fn unsupported_attributes_are_refused() {
         let opened = Object::open(|set| call!(node.fabric, ops.wait_open, &raw mut attr, set));
         assert_eq!(opened.err(), Some(error), "wait set with {wait_obj}");
     }
+    let mut attr = FiPollAttr { flags: 1 };
+    let opened: Result<Object<FidPoll>, _> =
+        Object::open(|set| call!(node.domain, ops.poll_open, &raw mut attr, set));
+    assert_eq!(opened.err(), Some(EBADFLAGS));
 }
 
 /// Shows fi_cm/getname-etoosmall.
@@ -219,7 +223,7 @@ fn getname_with_a_short_buffer_answers_etoosmall() {
     assert_eq!((&name[..4], &name[4..]), (&node.ep.name()[..4], &[0; 12][..]));
 }
 
-/// Shows fi_cm/setname, fi_cm/setname-format.
+/// Shows fi_cm/setname.
 #[test]
 fn setname_is_refused_once_the_endpoint_has_an_address() {
     let node = Node::open_disabled();
@@ -231,7 +235,7 @@ fn setname_is_refused_once_the_endpoint_has_an_address() {
     assert_eq!(setname(16), EOPBADSTATE);
 }
 
-/// Shows fi_endpoint/set-op-flags.
+/// Shows fi_endpoint/set-op-flags, fi_endpoint/endpoint-multicast.
 #[test]
 fn default_flags_are_kept_per_direction() {
     const FENCE: u64 = 1 << 21;

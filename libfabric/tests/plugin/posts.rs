@@ -61,7 +61,6 @@ fn null_with_a_length_and_too_many_parts_are_refused() {
     }
 }
 
-/// Shows fi_tagged/peek-may-return-no-data.
 #[test]
 fn peek_reads_no_vector() {
     let node = Node::open();

@@ -67,7 +67,7 @@ fn invalid_uses_of_a_transmit_context_are_refused() {
     assert_eq!(call!(node.domain, ops.stx_ctx, attr, ptr::null_mut(), NULL), EINVAL);
 }
 
-/// Shows fi_cq/close-ebusy-for-context, fi_endpoint/shared-context-count.
+/// Shows fi_cq/close-ebusy-for-context.
 #[test]
 fn transmit_context_closes_before_its_endpoints_and_after_its_domain() {
     let node = Node::open_disabled_with(share_transmit);

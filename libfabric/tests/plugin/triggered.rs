@@ -66,7 +66,7 @@ fn open_alias(node: &Node, flags: u64) -> Result<Object<FidEp>, c_int> {
     })
 }
 
-/// Shows fi_endpoint/alias, fi_trigger/triggered-waits-for-threshold.
+/// Shows fi_endpoint/alias, fi_trigger/triggered-waits-for-threshold, fi_trigger/triggered-at-once.
 #[test]
 fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
     let pair = open_pair();
@@ -92,6 +92,12 @@ fn fi_trigger_of_an_alias_or_a_call_defers_operations() {
     assert_eq!(ended, [first, second]);
     let _: [_; 2] = [(); 2].map(|()| pair.at_right("a message"));
     assert_eq!(&bytes, &[*b"a", *b"b"], "the first has the lower threshold");
+    let mut last = [0];
+    right.ep.recv(&mut last, 0);
+    assert_eq!(call!(left.ep, msg.sendmsg, &raw const send, TRIGGER), 0, "its threshold is reached");
+    assert_eq!(pair.at_left("the end of a send that need not wait").op_context, first);
+    pair.at_right("its message");
+    assert_eq!(last, *b"a");
     // A waiting operation is cancelled by its context.
     assert_eq!(call!(left.ep, ops.cancel, third), 0);
     let failed = left.cq.read_error().expect("the end of the receive");
@@ -120,7 +126,7 @@ fn alias_needs_one_direction_and_supported_flags() {
     assert!(open_alias(&node, FI_RECV | COMPLETION).is_ok());
 }
 
-/// Shows fi_trigger/work-waits-for-threshold, fi_trigger/queue-work.
+/// Shows fi_trigger/work-waits-for-threshold, fi_trigger/queue-work, fi_trigger/work-is-not-read-early.
 #[test]
 fn every_kind_of_deferred_work_runs() {
     let pair = open_pair();
@@ -193,6 +199,7 @@ fn every_kind_of_deferred_work_runs() {
         }
     }
     assert_eq!((done.values(), changed.values()), ((0, 0), (0, 0)));
+    sent.copy_from_slice(b"modified");
     trigger.add(1);
     assert_eq!((changed.values(), set.values()), ((5, 0), (6, 0)));
     // The right side responds, and receives the messages.
@@ -210,7 +217,7 @@ fn every_kind_of_deferred_work_runs() {
         done.values() == (9, 0)
     });
     let _: [_; 2] = [(); 2].map(|()| pair.at_right("the deferred messages"));
-    assert_eq!((&bytes[0], &bytes[1]), (b"deferred", b"tagged  "));
+    assert_eq!((&bytes[0], &bytes[1]), (b"modified", b"tagged  "));
     assert_eq!((&received, &received_tagged), (b"answered", b"likewise"));
     assert_eq!((read, fetched, compared), ([40], [40], [42]));
     assert!(mr.close().is_ok());

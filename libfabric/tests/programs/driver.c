@@ -111,15 +111,9 @@ static uint32_t at_most_installed(uint32_t version)
 
 struct fi_info *query(struct fi_info *hints)
 {
-    return query_source(NULL, NULL, hints);
-}
-
-struct fi_info *query_source(const char *node, const char *service, struct fi_info *hints)
-{
-    uint64_t flags = node || service ? FI_SOURCE : 0;
     struct fi_info *info;
 
-    MUST(fi_getinfo(at_most_installed(program->version), node, service, flags, hints, &info));
+    MUST(fi_getinfo(at_most_installed(program->version), NULL, NULL, 0, hints, &info));
     for (struct fi_info *each = info; each; each = each->next)
         require_expected(each, hints);
     fi_freeinfo(hints);
@@ -166,7 +160,8 @@ void open_domain_of(struct session *session, struct fi_info *info)
     if (program->offered_as)
         require_no_other_domain(session);
     MUST(fi_domain(session->fabric, session->info, &session->domain, NULL));
-    if (program->offered_as)
+    /* A layer has objects of its own. */
+    if (program->offered_as && !(program->provider && strchr(program->provider, ';')))
         require_open_objects(session);
 }
 
@@ -177,14 +172,6 @@ struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum
 
     MUST(fi_cq_open(domain, &attr, &cq, NULL));
     return cq;
-}
-
-ssize_t read_entries(struct fid_cq *cq, void *entries, size_t count)
-{
-    ssize_t result = fi_cq_read(cq, entries, count);
-
-    require(result > 0 || result == -FI_EAGAIN, "fi_cq_read", result);
-    return result > 0 ? result : 0;
 }
 
 struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count)
@@ -271,19 +258,6 @@ struct fi_cq_tagged_entry next_completion(struct fid_cq *cq)
     }
     require(result == 1, "fi_cq_read", result);
     return entry;
-}
-
-void *next_failure(struct fid_cq *cq, int expected)
-{
-    struct fi_cq_tagged_entry entry;
-    struct fi_cq_err_entry error = { 0 };
-    ssize_t result;
-
-    WAIT_UNTIL((result = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN, (void)0);
-    require(result == -FI_EAVAIL, "an operation succeeded", result);
-    require(fi_cq_readerr(cq, &error, 0) == 1, "fi_cq_readerr", 0);
-    require(error.err == expected, "another error", -error.err);
-    return error.op_context;
 }
 
 void await_completions(struct fid_cq *cq, int count)

@@ -90,8 +90,6 @@ struct fi_info *new_hints(uint64_t caps);
 
 /* Returns the infos for the hints, of the provider that the program expects. Frees the hints. */
 struct fi_info *query(struct fi_info *hints);
-/* As query, for endpoints at this address of this host. Each part may be NULL. */
-struct fi_info *query_source(const char *node, const char *service, struct fi_info *hints);
 /* Requires that no info meets the hints for this version, after which a program asks for less. Keeps the hints. */
 void require_unmet(uint32_t version, const struct fi_info *hints);
 
@@ -111,8 +109,6 @@ void open_domain(struct session *session, struct fi_info *hints);
 /* Opens the fabric and the domain of an info. close_session frees the info. */
 void open_domain_of(struct session *session, struct fi_info *info);
 struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size);
-/* Reads up to so many entries, and returns how many there were. */
-ssize_t read_entries(struct fid_cq *cq, void *entries, size_t count);
 struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count);
 struct fid_cntr *open_counter(struct fid_domain *domain, enum fi_wait_obj wait_obj);
 /* Exchanges the names of one endpoint of each rank, and inserts them. */
@@ -133,8 +129,6 @@ void close_session(struct session *session);
 
 /* Waits for the next completion. It may have the format of any queue up to TAGGED. */
 struct fi_cq_tagged_entry next_completion(struct fid_cq *cq);
-/* Waits until an operation fails with this error. Returns its context. */
-void *next_failure(struct fid_cq *cq, int error);
 void await_completions(struct fid_cq *cq, int count);
 /* Reads the queue without taking a completion. */
 void make_progress(struct fid_cq *cq);

@@ -3,6 +3,8 @@
 
 #include "driver.h"
 
+#include <netinet/in.h>
+
 enum { LEN_BYTES = 1 << 17, TAG = 7, KEY_BYTES = 2 };
 #define ACCESS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
@@ -125,6 +127,81 @@ struct fi_info *ompi_btl_hints(void)
     return hints;
 }
 
+static struct fi_info *ask_as_mercury(uint32_t protocol, enum fi_progress progress, size_t queue_size)
+{
+    struct fi_info *hints = new_hints(FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV | FI_MULTI_RECV);
+
+    hints->mode = FI_ASYNC_IOV | FI_CONTEXT;
+    hints->addr_format = FI_SOCKADDR_IN;
+    hints->ep_attr->protocol = protocol;
+    hints->tx_attr->op_flags = FI_INJECT_COMPLETE;
+    hints->tx_attr->size = hints->rx_attr->size = queue_size;
+    hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_LOCAL | FI_MR_ENDPOINT;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    hints->domain_attr->control_progress = hints->domain_attr->data_progress = progress;
+    return hints;
+}
+
+struct fi_info *mercury_hints(void)
+{
+    return ask_as_mercury(FI_PROTO_XNET, FI_PROGRESS_MANUAL, 512);
+}
+
+/* Mercury, with the address of the first interface that the provider names, as a program that looks for interfaces. */
+struct fi_info *mercury_interface_hints(void)
+{
+    struct fi_info *hints = mercury_hints(), *scan = fi_allocinfo(), *found;
+
+    scan->fabric_attr->prov_name = strdup(program->provider);
+    MUST(fi_getinfo(FI_VERSION(1, 7), NULL, NULL, 0, scan, &found));
+    require(found->src_addrlen == sizeof(struct sockaddr_in), "an address of this host", 0);
+    hints->src_addr = malloc(found->src_addrlen);
+    memcpy(hints->src_addr, found->src_addr, found->src_addrlen);
+    hints->src_addrlen = found->src_addrlen;
+    fi_freeinfo(found);
+    fi_freeinfo(scan);
+    return hints;
+}
+
+struct fi_info *mercury_rxm_hints(void)
+{
+    return ask_as_mercury(FI_PROTO_RXM, FI_PROGRESS_MANUAL, 0);
+}
+
+struct fi_info *mercury_sockets_hints(void)
+{
+    return ask_as_mercury(FI_PROTO_SOCK_TCP, FI_PROGRESS_AUTO, 0);
+}
+
+/* The Rust crate dma-libfabric. */
+struct fi_info *dma_libfabric_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_MSG | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
+
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+    return hints;
+}
+
+/* NIXL, which looks for devices first, then asks for each by its name. */
+struct fi_info *nixl_hints(void)
+{
+    struct fi_info *hints = new_hints(FI_MSG | FI_RMA | FI_LOCAL_COMM | FI_REMOTE_COMM), *found;
+
+    hints->mode = FI_CONTEXT;
+    /* All modes but the two of old, as fi_info asks. */
+    hints->domain_attr->mr_mode = ~3;
+    found = query(fi_dupinfo(hints));
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED;
+    hints->domain_attr->name = strdup(found->domain_attr->name);
+    hints->domain_attr->threading = FI_THREAD_COMPLETION;
+    fi_freeinfo(found);
+    hints->caps |= FI_HMEM;
+    require_unmet(FI_VERSION(1, 18), hints);
+    hints->caps &= ~FI_HMEM;
+    return hints;
+}
+
 static struct fid_mr *register_region(void *start, uint64_t access, uint64_t key)
 {
     struct fid_mr *mr;
@@ -165,7 +242,7 @@ static void read_and_write(uint64_t caps)
     require(!memcmp(in, expected, LEN_BYTES), "other bytes", 0);
     barrier(session.cq);
     /* Charm++ asks for remote reads alone. */
-    if (caps & FI_REMOTE_READ)
+    if (caps & FI_REMOTE_READ && !(caps & FI_REMOTE_WRITE))
         return;
     POST(make_progress(session.cq), fi_write(session.endpoint, out, LEN_BYTES, fi_mr_desc(out_mr), peer, there->base,
                                              there->key, &contexts[0]));
@@ -176,12 +253,14 @@ static void read_and_write(uint64_t caps)
 void run_hinted(struct fi_info *hints)
 {
     uint64_t caps = hints->caps;
+    enum fi_threading threading = hints->domain_attr->threading;
     struct fi_info *info = query(hints);
 
     /* For an older tcp, NCCL's plugin asks more of its endpoints than of the provider. */
     for (struct fi_info *each = info; program->offered_as && each; each = each->next)
         each->caps |= FI_RMA;
     open_domain_of(&session, info);
+    require(!threading || info->domain_attr->threading == threading, "the threading", info->domain_attr->threading);
     require(program->version >= FI_VERSION(1, 5) || info->domain_attr->mr_mode == FI_MR_BASIC ||
                 info->domain_attr->mr_mode == FI_MR_SCALABLE,
             "a mode of memory of old", info->domain_attr->mr_mode);

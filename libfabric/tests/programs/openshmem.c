@@ -2,9 +2,7 @@
 
 #include "driver.h"
 
-#include <pthread.h>
-
-enum { ROUNDS = 60, HEAP_KEY = 1, DATA_KEY = 0, LARGE_BYTES = 3 << 20, CONTEXTS = 2, CONTEXT_ROUNDS = 100 };
+enum { ROUNDS = 60, HEAP_KEY = 1, DATA_KEY = 0, LARGE_BYTES = 3 << 20 };
 
 /* The words of the symmetric data, one for each way in which the rank before this one updates it. */
 enum way { PUT, INJECTED_PUT, BOUNCED_PUT, INJECTED_ADD, FETCHED_ADD, SWAP, COMPARE_AND_SWAP, SIGNAL, WAYS };
@@ -28,7 +26,7 @@ static volatile uint64_t data[WAYS];
 static char heap[LARGE_BYTES];
 static struct segment heaps[RANKS_MAX], datas[RANKS_MAX];
 
-static struct fi_info *ask(enum fi_progress progress, enum fi_wait_obj counter_wait, enum fi_threading threading)
+static struct fi_info *ask(enum fi_progress progress, enum fi_wait_obj counter_wait)
 {
     struct fi_info *hints = new_hints(FI_RMA | FI_ATOMIC | FI_RMA_EVENT);
 
@@ -39,7 +37,7 @@ static struct fi_info *ask(enum fi_progress progress, enum fi_wait_obj counter_w
         hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     /* Two keys fit into one byte. */
     hints->domain_attr->mr_key_size = 1;
-    hints->domain_attr->threading = threading;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->ep_attr->tx_ctx_cnt = 0;
     hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
     hints->tx_attr->inject_size = sizeof(long double);
@@ -48,22 +46,17 @@ static struct fi_info *ask(enum fi_progress progress, enum fi_wait_obj counter_w
 
 struct fi_info *openshmem_hints(void)
 {
-    return ask(FI_PROGRESS_AUTO, FI_WAIT_UNSPEC, FI_THREAD_DOMAIN);
+    return ask(FI_PROGRESS_AUTO, FI_WAIT_UNSPEC);
 }
 
 struct fi_info *openshmem_manual_hints(void)
 {
-    return ask(FI_PROGRESS_MANUAL, FI_WAIT_UNSPEC, FI_THREAD_DOMAIN);
+    return ask(FI_PROGRESS_MANUAL, FI_WAIT_UNSPEC);
 }
 
 struct fi_info *openshmem_polled_hints(void)
 {
-    return ask(FI_PROGRESS_MANUAL, FI_WAIT_NONE, FI_THREAD_DOMAIN);
-}
-
-struct fi_info *openshmem_contexts_hints(void)
-{
-    return ask(FI_PROGRESS_AUTO, FI_WAIT_NONE, FI_THREAD_SAFE);
+    return ask(FI_PROGRESS_MANUAL, FI_WAIT_NONE);
 }
 
 static struct fid_mr *register_segment(void *base, size_t len_bytes, uint64_t key)
@@ -75,13 +68,8 @@ static struct fid_mr *register_segment(void *base, size_t len_bytes, uint64_t ke
     return mr;
 }
 
-static void learn_segment(struct fid_mr *mr, void *base, struct segment *all)
-{
-    exchange_segment(session.info, mr, base, all);
-}
-
-/* Opens the endpoint at which the other ranks read and write. With one endpoint, it also sends. */
-static void open_target(struct fi_info *hints, int sends)
+/* Opens the endpoint that sends, and at which the other ranks read and write. */
+static void open_target(struct fi_info *hints)
 {
     struct fi_info *info;
 
@@ -89,9 +77,7 @@ static void open_target(struct fi_info *hints, int sends)
     session.av = open_av(session.domain, FI_AV_TABLE, (size_t)ranks);
     info = session.info;
     info->ep_attr->tx_ctx_cnt = 0;
-    info->caps = FI_RMA | FI_ATOMIC | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT;
-    if (sends)
-        info->caps |= FI_WRITE | FI_READ | FI_RECV;
+    info->caps = FI_RMA | FI_ATOMIC | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT | FI_WRITE | FI_READ | FI_RECV;
     info->mode = info->tx_attr->mode = info->rx_attr->mode = 0;
     info->tx_attr->op_flags = 0;
     info->tx_attr->caps = FI_RMA | FI_ATOMIC;
@@ -106,14 +92,6 @@ static void open_target(struct fi_info *hints, int sends)
     data_mr = register_segment((void *)data, sizeof data, DATA_KEY);
 }
 
-static struct fid_stx *open_stx(void)
-{
-    struct fid_stx *stx;
-
-    MUST(fi_stx_context(session.domain, NULL, &stx, NULL));
-    return stx;
-}
-
 static void bind_counters(struct context *context)
 {
     context->puts = open_counter(session.domain, build_counter_wait);
@@ -123,35 +101,10 @@ static void bind_counters(struct context *context)
     MUST(fi_ep_bind(context->endpoint, &context->gets->fid, FI_READ));
 }
 
-static void open_context(struct context *context)
-{
-    struct fi_info *info = session.info;
-
-    info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
-    info->caps = FI_RMA | FI_WRITE | FI_READ | FI_ATOMIC | FI_RECV;
-    info->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
-    info->tx_attr->caps = info->caps;
-    info->rx_attr->caps = FI_RECV;
-    context->cq = open_cq(session.domain, FI_CQ_FORMAT_CONTEXT, FI_WAIT_NONE, 0);
-    MUST(fi_endpoint(session.domain, info, &context->endpoint, NULL));
-    bind_counters(context);
-    MUST(fi_ep_bind(context->endpoint, &context->cq->fid, FI_SELECTIVE_COMPLETION | FI_TRANSMIT | FI_RECV));
-    MUST(fi_ep_bind(context->endpoint, &session.av->fid, 0));
-    MUST(fi_enable(context->endpoint));
-}
-
-static void close_context(struct context *context)
-{
-    CLOSE(context->endpoint);
-    CLOSE(context->puts);
-    CLOSE(context->gets);
-    CLOSE(context->cq);
-}
-
 static void learn_peers(void)
 {
-    learn_segment(heap_mr, heap, heaps);
-    learn_segment(data_mr, (void *)data, datas);
+    exchange_segment(session.info, heap_mr, heap, heaps);
+    exchange_segment(session.info, data_mr, (void *)data, datas);
     require(fi_atomicvalid(session.endpoint, FI_UINT64, FI_SUM, &(size_t){ 0 }) == 0, "fi_atomicvalid", 0);
     insert_names(session.endpoint, session.av, session.peers);
 }
@@ -269,12 +222,6 @@ static void move_heap(struct context *context, int to)
     require_filled(from + half, half, (unsigned)rank);
 }
 
-static void close_target(void)
-{
-    CLOSE(heap_mr);
-    CLOSE(data_mr);
-}
-
 /* One endpoint does everything. What it needs to send is bound after it was enabled. */
 void run_openshmem(struct fi_info *hints)
 {
@@ -282,8 +229,8 @@ void run_openshmem(struct fi_info *hints)
     int next = (rank + 1) % ranks;
     const uint64_t updates = (uint64_t)ROUNDS * (WAYS + 1) + 1;
 
-    open_target(hints, 1);
-    context.stx = open_stx();
+    open_target(hints);
+    MUST(fi_stx_context(session.domain, NULL, &context.stx, NULL));
     session.info->ep_attr->tx_ctx_cnt = FI_SHARED_CONTEXT;
     context.cq = session.cq;
     context.endpoint = session.endpoint;
@@ -305,64 +252,11 @@ void run_openshmem(struct fi_info *hints)
     barrier(session.cq);
 
     CLOSE(context.stx);
-    close_target();
+    CLOSE(heap_mr);
+    CLOSE(data_mr);
     CLOSE_OPEN(session.endpoint);
     CLOSE(context.puts);
     CLOSE(context.gets);
-    CLOSE_OPEN(session.cq);
-    CLOSE(updated);
-    close_session(&session);
-}
-
-/* A thread that has a context by itself. */
-static void *use_context(void *argument)
-{
-    struct context *context = argument;
-    int next = (rank + 1) % ranks;
-    uint64_t operand, one = 1;
-
-    open_context(context);
-    for (int i = 0; i < CONTEXT_ROUNDS; i++) {
-        CALL(context, fi_fetch_atomic(context->endpoint, &one, 1, NULL, &operand, NULL, session.peers[next],
-                                      datas[next].base, datas[next].key, FI_UINT64, FI_SUM, NULL));
-        context->get_count++;
-        CALL(context, fi_inject_atomic(context->endpoint, &one, 1, session.peers[next],
-                                       datas[next].base + sizeof one, datas[next].key, FI_UINT64, FI_SUM));
-        context->put_count++;
-        if (i % 10 == 9)
-            quiet(context);
-    }
-    close_context(context);
-    return NULL;
-}
-
-/* Endpoints that send are apart from the endpoint at which the others write, one for each thread. */
-void run_openshmem_contexts(struct fi_info *hints)
-{
-    struct context contexts[CONTEXTS + 1] = { 0 }, *first = &contexts[CONTEXTS];
-    pthread_t threads[CONTEXTS];
-
-    open_target(hints, 0);
-    for (int i = 0; i <= CONTEXTS; i++)
-        contexts[i].stx = open_stx();
-    open_context(first);
-    learn_peers();
-    barrier(NULL);
-
-    for (int i = 0; i < CONTEXTS; i++)
-        require(pthread_create(&threads[i], NULL, use_context, &contexts[i]) == 0, "pthread_create", 0);
-    for (int i = 0; i < CONTEXTS; i++)
-        pthread_join(threads[i], NULL);
-    move_heap(first, (rank + 1) % ranks);
-    WAIT_UNTIL(data[0] == CONTEXTS * CONTEXT_ROUNDS && data[1] == CONTEXTS * CONTEXT_ROUNDS,
-               make_progress(session.cq));
-    barrier(session.cq);
-
-    close_context(first);
-    for (int i = 0; i <= CONTEXTS; i++)
-        CLOSE(contexts[i].stx);
-    close_target();
-    CLOSE_OPEN(session.endpoint);
     CLOSE_OPEN(session.cq);
     CLOSE(updated);
     close_session(&session);

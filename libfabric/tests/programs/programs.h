@@ -5,15 +5,11 @@
 #include "driver.h"
 
 PROGRAM(openshmem);
-PROGRAM(openshmem_contexts);
-PROGRAM(mercury);
-PROGRAM(cart);
+HINTS(mercury);
 HINTS(mercury_interface);
 HINTS(mercury_rxm);
 HINTS(mercury_sockets);
-HINTS(cart_rxm);
-HINTS(cart_sockets);
-PROGRAM(nixl);
+HINTS(nixl);
 HINTS(gasnet);
 HINTS(lci);
 HINTS(rofi);
@@ -23,8 +19,7 @@ HINTS(nccl);
 HINTS(ompi_mtl);
 HINTS(ompi_btl);
 void run_hinted(struct fi_info *hints);
-PROGRAM(dma_libfabric);
-void run_dma_libfabric_bound(struct fi_info *hints);
+HINTS(dma_libfabric);
 HINTS(openshmem_manual);
 HINTS(openshmem_polled);
 
@@ -35,14 +30,10 @@ static const struct program PROGRAMS[] = {
     { "openshmem", 3, NULL, "homespun", FI_VERSION(1, 5), openshmem_hints, run_openshmem },
     { "openshmem_manual", 3, NULL, "homespun", FI_VERSION(1, 5), openshmem_manual_hints, run_openshmem },
     { "openshmem_polled", 3, NULL, "homespun", FI_VERSION(1, 5), openshmem_polled_hints, run_openshmem },
-    { "openshmem_contexts", 2, NULL, "homespun", FI_VERSION(1, 5), openshmem_contexts_hints, run_openshmem_contexts },
-    { "mercury", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_hints, run_mercury },
-    { "mercury_interface", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_interface_hints, run_mercury },
-    { "mercury_rxm", 2, "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), mercury_rxm_hints, run_mercury },
-    { "mercury_sockets", 2, "sockets", "sockets", FI_VERSION(1, 13), mercury_sockets_hints, run_mercury },
-    { "cart", 2, "tcp", "tcp", FI_VERSION(1, 13), cart_hints, run_cart },
-    { "cart_rxm", 2, "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), cart_rxm_hints, run_cart },
-    { "cart_sockets", 2, "sockets", "sockets", FI_VERSION(1, 13), cart_sockets_hints, run_cart },
+    { "mercury", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_hints, run_hinted },
+    { "mercury_interface", 2, "tcp", "tcp", FI_VERSION(1, 13), mercury_interface_hints, run_hinted },
+    { "mercury_rxm", 2, "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), mercury_rxm_hints, run_hinted },
+    { "mercury_sockets", 2, "sockets", "sockets", FI_VERSION(1, 13), mercury_sockets_hints, run_hinted },
     { "gasnet", 2, NULL, NULL, FI_VERSION(1, 5), gasnet_hints, run_hinted },
     { "lci", 2, NULL, NULL, FI_VERSION(1, 6), lci_hints, run_hinted },
     { "rofi", 2, NULL, NULL, FI_VERSION(1, 17), rofi_hints, run_hinted },
@@ -52,8 +43,7 @@ static const struct program PROGRAMS[] = {
     { "nccl_tcp", 2, "tcp", NULL, FI_VERSION(1, 6), nccl_hints, run_hinted },
     { "ompi_mtl", 2, NULL, NULL, FI_VERSION(1, 18), ompi_mtl_hints, run_hinted },
     { "ompi_btl", 2, NULL, NULL, FI_VERSION(1, 18), ompi_btl_hints, run_hinted },
-    { "nixl", 2, "tcp", NULL, FI_VERSION(1, 18), nixl_hints, run_nixl },
-    { "nixl_sockets", 2, "sockets", NULL, FI_VERSION(1, 18), nixl_hints, run_nixl },
-    { "dma_libfabric", 2, "tcp", "tcp", INSTALLED, dma_libfabric_hints, run_dma_libfabric },
-    { "dma_libfabric_bound", 2, "tcp", "tcp", INSTALLED, dma_libfabric_hints, run_dma_libfabric_bound },
+    { "nixl", 2, "tcp", NULL, FI_VERSION(1, 18), nixl_hints, run_hinted },
+    { "nixl_sockets", 2, "sockets", NULL, FI_VERSION(1, 18), nixl_hints, run_hinted },
+    { "dma_libfabric", 2, "tcp", "tcp", INSTALLED, dma_libfabric_hints, run_hinted },
 };

@@ -1,243 +1,189 @@
 //! Probes that bind and enable: with each object and each flag, before and after `fi_enable(3)`, twice, and
-//! without required objects.
+//! without required objects; and of `fi_close(3)` in each order.
 
+use std::collections::BTreeMap;
 use std::ptr;
 
-use homespun_host::abi::eq::FidCq;
 use homespun_host::abi::{FI_ENABLE, FI_RECV, FI_TRANSMIT};
 use homespun_host::cq_attr;
-use libc::c_void;
+use libc::{c_int, c_void};
 
 use super::Probes;
-use crate::bits::FLAGS;
+use crate::bits::flags;
 use crate::outcome::describe_result;
 use crate::setup::{
     Context, NULL, Node, bind, call, close, control, enable, leak_op_context as op_context, recv, send,
 };
 
 pub(super) fn add_probes(probes: &mut Probes) {
-    add_flag_probes(probes);
-    add_object_probes(probes);
-    add_order_probes(probes);
+    add_bind_probes(probes);
+    add_enable_probes(probes);
     add_close_probes(probes);
 }
 
-/// An endpoint with its other objects. If `is_enabled`, the required objects are bound and the endpoint is
-/// enabled. Otherwise no object is bound.
-fn open_enabled_or_unbound_node(context: &Context, is_enabled: bool) -> Node {
-    if is_enabled { context.open_enabled_node() } else { context.open_unbound_node() }
+/// The objects of a probe by name. A name that ends with 2 stands for another object of its class.
+struct Objects<'a> {
+    context: &'a Context,
+    node: Node,
+    opened: BTreeMap<&'static str, *mut c_void>,
 }
 
-fn another_cq(context: &Context, node: &Node) -> *mut FidCq {
-    context.open_cq(node.domain, cq_attr(4))
-}
+impl Objects<'_> {
+    /// The objects of an endpoint. If `is_enabled`, the required objects are bound and the endpoint is
+    /// enabled. Otherwise no object is bound.
+    fn new(context: &Context, is_enabled: bool) -> Objects<'_> {
+        let node = if is_enabled { context.open_enabled_node() } else { context.open_unbound_node() };
+        Objects { context, node, opened: BTreeMap::new() }
+    }
 
-/// Binds objects to an endpoint with each flag. Before `fi_enable(3)`, also binds queues and counters with
-/// each flag in addition to a direction.
-fn add_flag_probes(probes: &mut Probes) {
-    type Bind = fn(&Context, Node, u64) -> i32;
-    const CQ: Bind = |context, node, flags| bind(node.ep, another_cq(context, &node), flags);
-    const COUNTER: Bind = |context, node, flags| bind(node.ep, context.open_counter(node.domain), flags);
-    const OTHERS: [(&str, Bind); 4] = [
-        ("cq FI_TRANSMIT and FI_RECV and", |_, node, flag| {
-            bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV | flag)
-        }),
-        ("cntr FI_SEND and", |context, node, flag| COUNTER(context, node, FI_TRANSMIT | flag)),
-        ("eq flags", |context, node, flag| bind(node.ep, context.open_eq(node.fabric), flag)),
-        ("av flags", |context, node, flag| bind(node.ep, context.open_av(node.domain), flag)),
-    ];
-    for &(bit, name) in FLAGS {
-        let mut add = |probe: String, is_enabled, call: Bind| {
-            probes.add_endpoint_probe(format!("fi_ep_bind: {probe}"), move |context| {
-                call(context, open_enabled_or_unbound_node(context, is_enabled), 1 << bit)
+    fn get(&mut self, name: &'static str) -> *mut c_void {
+        let (context, node) = (self.context, self.node);
+        *self.opened.entry(name).or_insert_with(|| match name.trim_end_matches('2') {
+            "cq" if name == "cq2" => context.open_cq(node.domain, cq_attr(4)).cast(),
+            "cq" => node.cq.cast(),
+            "cq of another domain" => context.open_cq(context.open_domain_in(node.fabric), cq_attr(4)).cast(),
+            "cntr" => context.open_counter(node.domain).cast(),
+            "eq" => context.open_eq(node.fabric).cast(),
+            "av" => context.open_av(node.domain).cast(),
+            "av or eq" => context.av_or_eq(&node),
+            "ep" => node.ep.cast(),
+            "domain" => node.domain.cast(),
+            "fabric" => node.fabric.cast(),
+            _ => NULL,
+        })
+    }
+
+    /// Binds objects to the endpoint, such as `cq: send recv, eq`. Returns the last result.
+    fn bind(&mut self, binds: &'static str, more_flags: u64) -> c_int {
+        let mut result = 0;
+        for each in binds.split(", ") {
+            let (name, flags) = each.split_once(": ").unwrap_or((each, ""));
+            let flags = flags.split_whitespace().map(|flag| match flag {
+                "send" => FI_TRANSMIT,
+                "recv" => FI_RECV,
+                _ => 1 << 59,
             });
-        };
-        for (when, is_enabled) in [("before", false), ("after", true)] {
-            add(format!("cq {name} {when} fi_enable"), is_enabled, CQ);
-            add(format!("cntr {name} {when} fi_enable"), is_enabled, COUNTER);
+            result = bind(self.node.ep, self.get(name), flags.sum::<u64>() | more_flags);
         }
-        for (what, call) in OTHERS {
-            add(format!("{what} {name}"), false, call);
-        }
+        result
     }
 }
 
-/// Binds objects in unusual ways: without flags, twice, two of one kind, and objects that cannot be bound to
-/// each other.
-fn add_object_probes(probes: &mut Probes) {
-    type Bind = fn(&Context, Node) -> i32;
-    let binds: [(&str, Bind); 14] = [
-        ("cq flags 0", |context, node| bind(node.ep, another_cq(context, &node), 0)),
-        ("cntr flags 0", |context, node| bind(node.ep, context.open_counter(node.domain), 0)),
-        ("eq", |context, node| bind(node.ep, context.open_eq(node.fabric), 0)),
-        ("av", |context, node| bind(node.ep, context.open_av(node.domain), 0)),
-        ("the same eq twice", |context, node| {
-            let eq = context.open_eq(node.fabric);
-            bind(node.ep, eq, 0);
-            bind(node.ep, eq, 0)
-        }),
-        ("two avs", |context, node| {
-            bind(node.ep, context.open_av(node.domain), 0);
-            bind(node.ep, context.open_av(node.domain), 0)
-        }),
-        ("the same cq twice", |_, node| {
-            bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV);
-            bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV)
-        }),
-        ("two cqs for sending", |context, node| {
-            bind(node.ep, node.cq, FI_TRANSMIT);
-            bind(node.ep, another_cq(context, &node), FI_TRANSMIT)
-        }),
-        ("cq once for each direction", |_, node| {
-            bind(node.ep, node.cq, FI_TRANSMIT);
-            bind(node.ep, node.cq, FI_RECV)
-        }),
-        ("two cntrs for sending", |context, node| {
-            bind(node.ep, context.open_counter(node.domain), FI_TRANSMIT);
-            bind(node.ep, context.open_counter(node.domain), FI_TRANSMIT)
-        }),
-        ("itself", |_, node| bind(node.ep, node.ep, 0)),
-        ("its domain", |_, node| bind(node.ep, node.domain, 0)),
-        ("its fabric", |_, node| bind(node.ep, node.fabric, 0)),
-        ("null", |_, node| bind(node.ep, NULL, 0)),
-    ];
-    for (when, is_enabled) in [("before", false), ("after", true)] {
-        for (name, call) in binds {
-            probes.add_endpoint_probe(format!("fi_ep_bind: {name} {when} fi_enable"), move |context| {
-                call(context, open_enabled_or_unbound_node(context, is_enabled))
-            });
+fn add_bind_probes(probes: &mut Probes) {
+    let mut add = |probe: String, is_enabled, binds, flags| {
+        probes.add_endpoint_probe(format!("fi_ep_bind: {probe}"), move |context| {
+            Objects::new(context, is_enabled).bind(binds, flags)
+        });
+    };
+    let states = [("before", false), ("after", true)];
+    for (bit, name) in flags() {
+        for (when, is_enabled) in states {
+            add(format!("cq {name} {when} fi_enable"), is_enabled, "cq2", 1 << bit);
+            add(format!("cntr {name} {when} fi_enable"), is_enabled, "cntr", 1 << bit);
+        }
+        for (what, binds) in [
+            ("cq FI_TRANSMIT and FI_RECV and", "cq: send recv"),
+            ("cntr FI_SEND and", "cntr: send"),
+            ("eq flags", "eq"),
+            ("av flags", "av"),
+        ] {
+            add(format!("{what} {name}"), false, binds, 1 << bit);
         }
     }
-    probes.add_endpoint_probe("fi_ep_bind: cq of another domain", |context| {
-        let node = context.open_unbound_node();
-        let cq = context.open_cq(context.open_domain_in(node.fabric), cq_attr(4));
-        bind(node.ep, cq, FI_TRANSMIT | FI_RECV)
-    });
-    type Open = fn(&Context, Node) -> *mut c_void;
-    let objects: [(&str, Open); 6] = [
-        ("cq", |_, node| node.cq.cast()),
-        ("cntr", |context, node| context.open_counter(node.domain).cast()),
-        ("eq", |context, node| context.open_eq(node.fabric).cast()),
-        ("av", |context, node| context.open_av(node.domain).cast()),
-        ("domain", |_, node| node.domain.cast()),
-        ("fabric", |_, node| node.fabric.cast()),
-    ];
-    for (to, open) in objects {
-        for (what, other) in objects {
-            probes.add_endpoint_probe(format!("fi_bind: {what} to {to}"), move |context| {
-                let node = context.open_unbound_node();
-                bind(open(context, node), other(context, node), 0)
-            });
+    for (name, binds) in [
+        ("cq flags 0", "cq2"),
+        ("cntr flags 0", "cntr"),
+        ("eq", "eq"),
+        ("av", "av"),
+        ("the same eq twice", "eq, eq"),
+        ("two avs", "av, av2"),
+        ("the same cq twice", "cq: send recv, cq: send recv"),
+        ("two cqs for sending", "cq: send, cq2: send"),
+        ("cq once for each direction", "cq: send, cq: recv"),
+        ("two cntrs for sending", "cntr: send, cntr2: send"),
+        ("itself", "ep"),
+        ("its domain", "domain"),
+        ("its fabric", "fabric"),
+        ("null", "null"),
+    ] {
+        for (when, is_enabled) in states {
+            add(format!("{name} {when} fi_enable"), is_enabled, binds, 0);
         }
+    }
+    add("cq of another domain".to_owned(), false, "cq of another domain: send recv", 0);
+    let objects = ["cq", "cntr", "eq", "av", "domain", "fabric"];
+    for (to, what) in objects.into_iter().flat_map(|to| objects.map(|what| (to, what))) {
+        probes.add_endpoint_probe(format!("fi_bind: {what} to {to}"), move |context| {
+            let mut objects = Objects::new(context, false);
+            bind(objects.get(to), objects.get(what), 0)
+        });
     }
 }
 
 /// Enables an endpoint twice and with only some objects bound, and calls functions before `fi_enable(3)`.
-fn add_order_probes(probes: &mut Probes) {
+fn add_enable_probes(probes: &mut Probes) {
+    for (name, binds) in [
+        ("cq alone", "cq: send recv"),
+        ("av alone", "av"),
+        ("eq alone", "eq"),
+        ("cq for sending alone", "av or eq, cq: send"),
+        ("cq for receiving alone", "av or eq, cq: recv"),
+        ("counters in place of cqs", "av or eq, cntr: send recv"),
+        ("cq for sending, counter for receiving", "av or eq, cq: send, cntr: recv"),
+        ("cq with FI_SELECTIVE_COMPLETION", "av or eq, cq: send recv selective"),
+    ] {
+        probes.add_endpoint_probe(format!("fi_enable: {name}"), move |context| {
+            let mut objects = Objects::new(context, false);
+            objects.bind(binds, 0);
+            enable(objects.node.ep)
+        });
+    }
     probes.add_endpoint_probe("fi_enable: twice", |context| enable(context.open_enabled_node().ep));
     probes.add_endpoint_probe("fi_enable: nothing bound", |context| enable(context.open_unbound_node().ep));
-    type Prepare = fn(&Context, &Node) -> i32;
-    let alone: [(&str, Prepare); 3] = [
-        ("cq", |_, node| bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV)),
-        ("av", |context, node| bind(node.ep, context.open_av(node.domain), 0)),
-        ("eq", |context, node| bind(node.ep, context.open_eq(node.fabric), 0)),
-    ];
-    for (name, prepare) in alone {
-        probes.add_endpoint_probe(format!("fi_enable: {name} alone"), move |context| {
-            let node = context.open_unbound_node();
-            prepare(context, &node);
-            enable(node.ep)
-        });
-    }
-    // The required objects are bound, except queues and counters.
-    let beside: [(&str, Prepare); 5] = [
-        ("cq for sending alone", |_, node| bind(node.ep, node.cq, FI_TRANSMIT)),
-        ("cq for receiving alone", |_, node| bind(node.ep, node.cq, FI_RECV)),
-        ("counters in place of cqs", |context, node| {
-            bind(node.ep, context.open_counter(node.domain), FI_TRANSMIT | FI_RECV)
-        }),
-        ("cq for sending, counter for receiving", |context, node| {
-            bind(node.ep, node.cq, FI_TRANSMIT);
-            bind(node.ep, context.open_counter(node.domain), FI_RECV)
-        }),
-        ("cq with FI_SELECTIVE_COMPLETION", |_, node| {
-            bind(node.ep, node.cq, FI_TRANSMIT | FI_RECV | 1 << 59)
-        }),
-    ];
-    for (name, prepare) in beside {
-        probes.add_endpoint_probe(format!("fi_enable: {name}"), move |context| {
-            let node = context.open_unbound_node();
-            bind(node.ep, context.av_or_eq(&node), 0);
-            prepare(context, &node);
-            enable(node.ep)
-        });
-    }
     probes.add_endpoint_probe("fi_enable: an argument", |context| {
         let node = context.bind_required_objects(context.open_unbound_node());
         control(node.ep, FI_ENABLE, ptr::from_mut(&mut 1_u64))
     });
-    // These probes call functions of an endpoint that is not enabled yet.
     probes.add_endpoint_probe("fi_getname: before fi_enable", |context| {
         let (node, mut name, mut len_bytes) = (context.open_unbound_node(), [0_u8; 64], 64);
         call!(node.ep, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes)
     });
-    for (name, is_bound) in [("nothing bound", false), ("all bound", true)] {
-        let open = move |context: &Context| {
-            let node = context.open_unbound_node();
-            if is_bound { context.bind_required_objects(node) } else { node }
-        };
-        probes.add_endpoint_probe(format!("fi_recv: before fi_enable, {name}"), move |context| {
-            recv(open(context).ep, op_context())
+    type Post = fn(&Node) -> isize;
+    let posts: [(&str, Post); 2] =
+        [("fi_recv", |node| recv(node.ep, op_context())), ("fi_send", |node| send(node.ep, 0, op_context()))];
+    for (call, post) in posts {
+        probes.add_endpoint_probe(format!("{call}: before fi_enable, nothing bound"), move |context| {
+            post(&context.open_unbound_node())
         });
-        probes.add_endpoint_probe(format!("fi_send: before fi_enable, {name}"), move |context| {
-            send(open(context).ep, 0, op_context())
+        probes.add_endpoint_probe(format!("{call}: before fi_enable, then enabled"), move |context| {
+            let node = context.bind_required_objects(context.open_unbound_node());
+            let posted = post(&node);
+            format!("{} {}", describe_result(posted), describe_result(enable(node.ep)))
         });
     }
-    probes.add_endpoint_probe("fi_recv: before fi_enable, then enabled", |context| {
-        let node = context.bind_required_objects(context.open_unbound_node());
-        let posted = recv(node.ep, op_context());
-        format!("{} {}", describe_result(posted), describe_result(enable(node.ep)))
-    });
 }
 
 /// Calls `fi_close` in each order, even for objects that others need.
 fn add_close_probes(probes: &mut Probes) {
-    type Pick = fn(&Context, &Node) -> *mut c_void;
-    let parts: [(&str, Pick); 5] = [
-        ("ep", |_, node| node.ep.cast()),
-        ("cq", |_, node| node.cq.cast()),
-        ("av or eq", Context::av_or_eq),
-        ("domain", |_, node| node.domain.cast()),
-        ("fabric", |_, node| node.fabric.cast()),
-    ];
-    for (first, pick) in parts {
-        for (state, is_enabled) in [("unbound", false), ("enabled", true)] {
-            probes.add_endpoint_probe(format!("fi_close: {first} of an endpoint, {state}"), move |context| {
-                close(pick(context, &open_enabled_or_unbound_node(context, is_enabled)))
-            });
-        }
-        for (second, next) in parts.into_iter().filter(|(second, _)| *second != first) {
+    let parts = ["ep", "cq", "av or eq", "domain", "fabric"];
+    for first in parts {
+        probes.add_endpoint_probe(format!("fi_close: {first} of an unbound endpoint"), move |context| {
+            close(Objects::new(context, false).get(first))
+        });
+        for second in parts.into_iter().filter(|second| *second != first) {
             probes.add_endpoint_probe(format!("fi_close: {first}, then {second}"), move |context| {
-                let node = context.open_enabled_node();
-                match close(pick(context, &node)) {
-                    0 => format!("0 {}", describe_result(close(next(context, &node)))),
+                let mut objects = Objects::new(context, true);
+                match close(objects.get(first)) {
+                    0 => format!("0 {}", describe_result(close(objects.get(second)))),
                     refused => format!("{} at once", describe_result(refused)),
                 }
             });
         }
     }
-    probes.add_endpoint_probe("fi_close: all in order, a receive posted", |context| {
-        let node = context.open_enabled_node();
-        recv(node.ep, op_context());
-        let needed = context.av_or_eq(&node);
-        let results = [close(node.ep), close(node.cq), close(needed), close(node.domain), close(node.fabric)];
-        results.map(describe_result).join(" ")
-    });
-    probes.add_endpoint_probe("fi_close: a counter that is bound", |context| {
-        let node = context.open_unbound_node();
-        let counter = context.open_counter(node.domain);
-        bind(node.ep, counter, FI_TRANSMIT);
-        close(counter)
+    probes.add_endpoint_probe("fi_close: all in order, a receive posted", move |context| {
+        let mut objects = Objects::new(context, true);
+        recv(objects.node.ep, op_context());
+        parts.map(|part| describe_result(close(objects.get(part)))).join(" ")
     });
     probes.add_endpoint_probe("fi_close: ep of a pair with a message under way", |context| {
         let pair = context.open_pair_after_exchange();

@@ -2,6 +2,8 @@
 
 use std::ptr;
 
+use homespun_host::abi::FI_ALIAS;
+use homespun_host::abi::fid::FiAlias;
 use libc::c_void;
 
 use super::Probes;
@@ -50,19 +52,10 @@ fn add_name_probes(probes: &mut Probes) {
     });
 }
 
-/// The options of 1.17. Their indices are their numbers.
-const OPTIONS: [&str; 10] = [
-    "FI_OPT_MIN_MULTI_RECV",
-    "FI_OPT_CM_DATA_SIZE",
-    "FI_OPT_BUFFERED_MIN",
-    "FI_OPT_BUFFERED_LIMIT",
-    "FI_OPT_SEND_BUF_SIZE",
-    "FI_OPT_RECV_BUF_SIZE",
-    "FI_OPT_TX_SIZE",
-    "FI_OPT_RX_SIZE",
-    "FI_OPT_FI_HMEM_P2P",
-    "FI_OPT_XPU_TRIGGER",
-];
+/// The options of 1.17, in the order of their numbers.
+const OPTIONS: &str = "FI_OPT_MIN_MULTI_RECV FI_OPT_CM_DATA_SIZE FI_OPT_BUFFERED_MIN FI_OPT_BUFFERED_LIMIT \
+    FI_OPT_SEND_BUF_SIZE FI_OPT_RECV_BUF_SIZE FI_OPT_TX_SIZE FI_OPT_RX_SIZE FI_OPT_FI_HMEM_P2P \
+    FI_OPT_XPU_TRIGGER";
 
 fn getopt(node: &Node, level: i32, option: i32, mut len_bytes: usize) -> i32 {
     call!(node.ep, ops.getopt, level, option, leak_zeroed_memory(64).cast(), &raw mut len_bytes)
@@ -73,7 +66,7 @@ fn setopt(node: &Node, level: i32, option: i32, value: usize, len_bytes: usize) 
 }
 
 fn add_option_probes(probes: &mut Probes) {
-    for (option, name) in (0..).zip(OPTIONS) {
+    for (option, name) in (0..).zip(OPTIONS.split(' ')) {
         for (when, is_enabled) in [("before", false), ("after", true)] {
             let open = move |context: &Context| {
                 if is_enabled { context.open_enabled_node() } else { context.open_unbound_node() }
@@ -108,32 +101,13 @@ fn add_option_probes(probes: &mut Probes) {
     });
 }
 
-/// The control commands of 1.17. Their indices are their numbers.
-const COMMANDS: [&str; 20] = [
-    "FI_GETFIDFLAG",
-    "FI_SETFIDFLAG",
-    "FI_GETOPSFLAG",
-    "FI_SETOPSFLAG",
-    "FI_ALIAS",
-    "FI_GETWAIT",
-    "FI_ENABLE",
-    "FI_BACKLOG",
-    "FI_GET_RAW_MR",
-    "FI_MAP_RAW_MR",
-    "FI_UNMAP_KEY",
-    "FI_QUEUE_WORK",
-    "FI_CANCEL_WORK",
-    "FI_FLUSH_WORK",
-    "FI_REFRESH",
-    "FI_DUP",
-    "FI_GETWAITOBJ",
-    "FI_GET_VAL",
-    "FI_SET_VAL",
-    "FI_EXPORT_FID",
-];
+/// The control commands of 1.17, in the order of their numbers.
+const COMMANDS: &str = "FI_GETFIDFLAG FI_SETFIDFLAG FI_GETOPSFLAG FI_SETOPSFLAG FI_ALIAS FI_GETWAIT \
+    FI_ENABLE FI_BACKLOG FI_GET_RAW_MR FI_MAP_RAW_MR FI_UNMAP_KEY FI_QUEUE_WORK FI_CANCEL_WORK \
+    FI_FLUSH_WORK FI_REFRESH FI_DUP FI_GETWAITOBJ FI_GET_VAL FI_SET_VAL FI_EXPORT_FID";
 
 fn add_control_probes(probes: &mut Probes) {
-    for (command, name) in (0..).zip(COMMANDS) {
+    for (command, name) in (0..).zip(COMMANDS.split(' ')) {
         for (text, has_argument) in [("", true), (" null", false)] {
             let argument = move || if has_argument { leak_zeroed_memory(256) } else { ptr::null_mut() };
             let mut of = |class: &str, object: fn(&Context) -> *mut c_void| {
@@ -171,26 +145,19 @@ fn add_control_probes(probes: &mut Probes) {
             });
         }
         probes.add_endpoint_probe(format!("fi_ep_alias: {text}"), move |context| {
-            #[repr(C)]
-            struct Alias {
-                fid: *mut *mut c_void,
-                flags: u64,
-            }
-            let node = context.open_enabled_node();
             let mut fid = ptr::null_mut();
-            let mut alias = Alias { fid: &raw mut fid, flags };
-            control(node.ep, 4, &raw mut alias)
+            control(context.open_enabled_node().ep, FI_ALIAS, &mut FiAlias { fid: &raw mut fid, flags })
         });
     }
 }
 
 fn add_cancel_probes(probes: &mut Probes) {
-    probes.add_endpoint_probe("fi_cancel: context null", |context| {
-        call!(context.open_enabled_node().ep, ops.cancel, NULL)
-    });
-    probes.add_endpoint_probe("fi_cancel: of nothing", |context| {
-        call!(context.open_enabled_node().ep, ops.cancel, op_context())
-    });
+    for (text, context_of) in [("context null", (|| NULL) as fn() -> *mut c_void), ("of nothing", op_context)]
+    {
+        probes.add_endpoint_probe(format!("fi_cancel: {text}"), move |context| {
+            call!(context.open_enabled_node().ep, ops.cancel, context_of())
+        });
+    }
     for (text, times) in [("a receive", 1), ("a receive twice", 2)] {
         probes.add_endpoint_probe(format!("fi_cancel: {text}"), move |context| {
             let mut pair = context.open_pair_after_exchange();

@@ -4,16 +4,14 @@
 use std::ptr;
 
 use homespun_host::abi::domain::{FiMrAttr, FidAv, FidDomain};
-use homespun_host::abi::{FI_RECV, FI_TRANSMIT};
 use libc::{c_int, c_void, iovec};
 
 use super::Probes;
-use crate::bits::FLAGS;
+use crate::bits::flags;
 use crate::outcome::describe_result;
-use crate::patience::absence_timeout;
 use crate::setup::{
-    Context, NULL, Node, Pair, Region, assert_success, bind, call, close, control, enable, endpoint_name,
-    leak_op_context as op_context, leak_zeroed_memory, recv, send, try_open,
+    Context, NULL, Node, Region, bind, call, close, control, enable, endpoint_name,
+    leak_op_context as op_context, leak_zeroed_memory, try_open,
 };
 
 pub(super) fn add_probes(probes: &mut Probes) {
@@ -36,26 +34,19 @@ impl Vector {
     }
 
     /// Inserts the address. Returns its place.
-    fn insert(&self) -> u64 {
+    fn place(&self) -> u64 {
         let mut place = 0;
-        self.insert_addresses(self.name.as_ptr(), 1, &raw mut place, 0, NULL);
+        call!(self.av, ops.insert, self.name.as_ptr().cast(), 1, &raw mut place, 0, NULL);
         place
     }
 
-    fn insert_addresses(
-        &self,
-        addresses: *const u8,
-        count: usize,
-        places: *mut u64,
-        flags: u64,
-        context: *mut c_void,
-    ) -> c_int {
-        call!(self.av, ops.insert, addresses.cast(), count, places, flags, context)
+    fn insert(&self, addresses: *const u8, count: usize) -> c_int {
+        call!(self.av, ops.insert, addresses.cast(), count, ptr::from_mut(&mut 0), 0, NULL)
     }
 
     fn insertsvc(&self, has_node: bool, has_service: bool) -> c_int {
-        let node = if has_node { c"127.0.0.1".as_ptr() } else { ptr::null() };
-        let service = if has_service { c"7471".as_ptr() } else { ptr::null() };
+        let [node, service] = [(c"127.0.0.1", has_node), (c"7471", has_service)]
+            .map(|(text, is_there)| if is_there { text.as_ptr() } else { ptr::null() });
         call!(self.av, ops.insertsvc, node, service, ptr::from_mut(&mut 0), 0, NULL)
     }
 
@@ -64,40 +55,34 @@ impl Vector {
         call!(self.av, ops.insertsym, node, nodes, service, 2, [0; 4].as_mut_ptr(), 0, NULL)
     }
 
-    fn remove(&self, mut place: u64, flags: u64) -> c_int {
-        call!(self.av, ops.remove, &raw mut place, 1, flags)
+    fn remove(&self, mut place: u64) -> c_int {
+        call!(self.av, ops.remove, &raw mut place, 1, 0)
     }
 
-    fn lookup(&self, place: u64, buf: *mut c_void, mut room: usize) -> c_int {
+    /// Looks an address up, into a buffer of this length, or without one.
+    fn lookup(&self, place: u64, room: Option<usize>) -> c_int {
+        let (buf, mut room) =
+            (room.map_or(NULL, |_| leak_zeroed_memory(256).cast()), room.unwrap_or_default());
         call!(self.av, ops.lookup, place, buf, &raw mut room)
     }
 }
 
 fn add_av_probes(probes: &mut Probes) {
     type Call = fn(&Vector) -> c_int;
-    const BUF: fn() -> *mut c_void = || leak_zeroed_memory(256).cast();
     let calls: [(&str, Call); 22] = [
-        ("fi_av_insert: count 0", |it| {
-            it.insert_addresses(it.name.as_ptr(), 0, ptr::from_mut(&mut 0), 0, NULL)
-        }),
-        ("fi_av_insert: addresses null, count 0", |it| {
-            it.insert_addresses(ptr::null(), 0, ptr::from_mut(&mut 0), 0, NULL)
-        }),
-        ("fi_av_insert: addresses null", |it| {
-            it.insert_addresses(ptr::null(), 1, ptr::from_mut(&mut 0), 0, NULL)
-        }),
+        ("fi_av_insert: count 0", |it| it.insert(it.name.as_ptr(), 0)),
+        ("fi_av_insert: addresses null, count 0", |it| it.insert(ptr::null(), 0)),
+        ("fi_av_insert: addresses null", |it| it.insert(ptr::null(), 1)),
         ("fi_av_insert: results null", |it| {
-            it.insert_addresses(it.name.as_ptr(), 1, ptr::null_mut(), 0, NULL)
+            call!(it.av, ops.insert, it.name.as_ptr().cast(), 1, ptr::null_mut(), 0, NULL)
         }),
         ("fi_av_insert: the same twice", |it| {
-            it.insert();
-            it.insert_addresses(it.name.as_ptr(), 1, ptr::from_mut(&mut 0), 0, NULL)
+            it.place();
+            it.insert(it.name.as_ptr(), 1)
         }),
-        ("fi_av_insert: an address of zeros", |it| {
-            it.insert_addresses([0; 256].as_ptr(), 1, ptr::from_mut(&mut 0), 0, NULL)
-        }),
+        ("fi_av_insert: an address of zeros", |it| it.insert([0; 256].as_ptr(), 1)),
         ("fi_av_insert: context", |it| {
-            it.insert_addresses(it.name.as_ptr(), 1, ptr::from_mut(&mut 0), 0, op_context())
+            call!(it.av, ops.insert, it.name.as_ptr().cast(), 1, ptr::from_mut(&mut 0), 0, op_context())
         }),
         ("fi_av_insertsvc: 127.0.0.1 7471", |it| it.insertsvc(true, true)),
         ("fi_av_insertsvc: node null", |it| it.insertsvc(false, true)),
@@ -106,57 +91,41 @@ fn add_av_probes(probes: &mut Probes) {
         ("fi_av_insertsym: no nodes", |it| it.insertsym(0)),
         ("fi_av_remove: count 0", |it| call!(it.av, ops.remove, ptr::from_mut(&mut 0), 0, 0)),
         ("fi_av_remove: null, count 0", |it| call!(it.av, ops.remove, ptr::null_mut(), 0, 0)),
-        ("fi_av_remove: of nothing", |it| it.remove(12345, 0)),
-        ("fi_av_remove: FI_ADDR_UNSPEC", |it| it.remove(u64::MAX, 0)),
+        ("fi_av_remove: of nothing", |it| it.remove(12345)),
+        ("fi_av_remove: FI_ADDR_UNSPEC", |it| it.remove(u64::MAX)),
         ("fi_av_remove: twice", |it| {
-            let place = it.insert();
-            it.remove(place, 0);
-            it.remove(place, 0)
+            let place = it.place();
+            it.remove(place);
+            it.remove(place)
         }),
-        ("fi_av_lookup: of nothing", |it| it.lookup(12345, BUF(), 256)),
-        ("fi_av_lookup: FI_ADDR_UNSPEC", |it| it.lookup(u64::MAX, BUF(), 256)),
-        ("fi_av_lookup: room 0", |it| it.lookup(it.insert(), BUF(), 0)),
-        ("fi_av_lookup: buf null, room 0", |it| it.lookup(it.insert(), NULL, 0)),
-        ("fi_av_lookup: room 4", |it| it.lookup(it.insert(), BUF(), 4)),
+        ("fi_av_lookup: of nothing", |it| it.lookup(12345, Some(256))),
+        ("fi_av_lookup: FI_ADDR_UNSPEC", |it| it.lookup(u64::MAX, Some(256))),
+        ("fi_av_lookup: room 0", |it| it.lookup(it.place(), Some(0))),
+        ("fi_av_lookup: buf null, room 0", |it| it.lookup(it.place(), None)),
+        ("fi_av_lookup: room 4", |it| it.lookup(it.place(), Some(4))),
     ];
     for (text, call) in calls {
         probes.add_endpoint_probe(text, move |context| call(&Vector::open(context)));
     }
-    for &(bit, flag) in FLAGS {
+    for (bit, flag) in flags() {
         probes.add_endpoint_probe(format!("fi_av_insert: flags {flag}"), move |context| {
             let vector = Vector::open(context);
             // With FI_SYNC_ERR the provider reports results in the context.
-            let errors = leak_zeroed_memory(64).cast();
-            vector.insert_addresses(vector.name.as_ptr(), 1, ptr::from_mut(&mut 0), 1 << bit, errors)
+            let (name, errors) = (vector.name.as_ptr().cast(), leak_zeroed_memory(64).cast());
+            call!(vector.av, ops.insert, name, 1, ptr::from_mut(&mut 0), 1 << bit, errors)
         });
         probes.add_endpoint_probe(format!("fi_av_remove: flags {flag}"), move |context| {
             let vector = Vector::open(context);
-            vector.remove(vector.insert(), 1 << bit)
+            call!(vector.av, ops.remove, &mut vector.place(), 1, 1 << bit)
         });
     }
     for (text, room, has_buf) in [("room 0", 0, true), ("buf null, room 0", 0, false), ("room 8", 8, true)] {
         probes.add_endpoint_probe(format!("fi_av_straddr: {text}"), move |context| {
             let (vector, mut len_bytes) = (Vector::open(context), room);
             let buf = if has_buf { leak_zeroed_memory(64).cast() } else { ptr::null_mut() };
-            let address = vector.name.as_ptr().cast();
-            let text = call!(vector.av, ops.straddr, address, buf, &raw mut len_bytes);
-            if text.is_null() { "0 null".to_owned() } else { "0 text".to_owned() }
+            let text = call!(vector.av, ops.straddr, vector.name.as_ptr().cast(), buf, &raw mut len_bytes);
+            if text.is_null() { "0 null" } else { "0 text" }.to_owned()
         });
-    }
-}
-
-fn make_mr_attr(iov: *const iovec, iov_count: usize, access: u64) -> FiMrAttr {
-    FiMrAttr {
-        mr_iov: iov,
-        iov_count,
-        access,
-        offset: 0,
-        requested_key: 77,
-        context: NULL,
-        auth_key_size: 0,
-        auth_key: ptr::null_mut(),
-        iface: 0,
-        device: 0,
     }
 }
 
@@ -186,19 +155,24 @@ fn reg(domain: *mut FidDomain, reg: Reg) -> c_int {
     try_open(|mr| call!(domain, mr.reg, buf, len_bytes, access, offset, key, flags, mr, NULL))
 }
 
-fn regattr(context: &Context, attr: &FiMrAttr, flags: u64) -> c_int {
-    let domain = context.open_domain().1;
-    try_open(|mr| call!(domain, mr.regattr, ptr::from_ref(attr), flags, mr))
-}
-
-fn regv(context: &Context, iov: *const iovec, count: usize, flags: u64) -> c_int {
-    let domain = context.open_domain().1;
-    try_open(|mr| call!(domain, mr.regv, iov, count, ALL, 0, 77, flags, mr, NULL))
-}
-
 fn leak_iov() -> *const iovec {
     let part = |_| iovec { iov_base: leak_zeroed_memory(64).cast(), iov_len: 64 };
     Box::leak(Box::new([0; 8].map(part))).as_ptr()
+}
+
+fn usual_attr() -> FiMrAttr {
+    FiMrAttr {
+        mr_iov: leak_iov(),
+        iov_count: 1,
+        access: ALL,
+        offset: 0,
+        requested_key: 77,
+        context: NULL,
+        auth_key_size: 0,
+        auth_key: ptr::null_mut(),
+        iface: 0,
+        device: 0,
+    }
 }
 
 fn add_region_probes(probes: &mut Probes) {
@@ -207,7 +181,7 @@ fn add_region_probes(probes: &mut Probes) {
             reg(context.open_domain().1, arguments)
         });
     };
-    for &(bit, name) in FLAGS {
+    for (bit, name) in flags() {
         add_reg(format!("access {name}"), Reg { access: 1 << bit, ..USUAL });
         add_reg(format!("access all and {name}"), Reg { access: ALL | 1 << bit, ..USUAL });
         add_reg(format!("flags {name}"), Reg { flags: 1 << bit, ..USUAL });
@@ -227,6 +201,7 @@ fn add_region_probes(probes: &mut Probes) {
         add_reg(name.to_owned(), arguments);
     }
     for (text, accesses) in [
+        ("all twice", [ALL; 2]),
         ("local twice", [LOCAL; 2]),
         ("local, then remote", [LOCAL, ALL]),
         ("remote, then local", [ALL, LOCAL]),
@@ -238,53 +213,56 @@ fn add_region_probes(probes: &mut Probes) {
             if first == "0" { second } else { format!("not tried: {first}") }
         });
     }
-    probes.add_object_probe("fi_mr_reg: the same key twice", |context| {
-        let domain = context.open_domain().1;
-        reg(domain, USUAL);
-        reg(domain, USUAL)
-    });
-    let mut add_regattr = |name: String, make: Box<dyn Fn() -> FiMrAttr>, flags| {
+    let mut add_regattr = |name: String, flags: u64, change: Box<dyn Fn(&mut FiMrAttr)>| {
         probes.add_object_probe(format!("fi_mr_regattr: {name}"), move |context| {
-            regattr(context, &make(), flags)
+            let (domain, mut attr) = (context.open_domain().1, usual_attr());
+            change(&mut attr);
+            try_open(|mr| call!(domain, mr.regattr, &raw const attr, flags, mr))
         });
     };
-    let usual = || make_mr_attr(leak_iov(), 1, ALL);
-    for &(bit, name) in FLAGS {
-        for (text, access) in [("access", 1 << bit), ("access all and", ALL | 1 << bit)] {
-            let make = move || make_mr_attr(leak_iov(), 1, access);
-            add_regattr(format!("{text} {name}"), Box::new(make), 0);
-        }
-        add_regattr(format!("flags {name}"), Box::new(usual), 1 << bit);
+    for (bit, name) in flags() {
+        add_regattr(format!("access {name}"), 0, Box::new(move |attr| attr.access = 1 << bit));
+        add_regattr(format!("access all and {name}"), 0, Box::new(move |attr| attr.access |= 1 << bit));
+        add_regattr(format!("flags {name}"), 1 << bit, Box::new(|_| ()));
     }
     for iface in 1..5 {
-        add_regattr(format!("iface {iface}"), Box::new(move || FiMrAttr { iface, ..usual() }), 0);
+        add_regattr(format!("iface {iface}"), 0, Box::new(move |attr| attr.iface = iface));
     }
-    add_regattr("device 1".to_owned(), Box::new(move || FiMrAttr { device: 1, ..usual() }), 0);
-    let with_key = move || FiMrAttr { auth_key_size: 8, auth_key: leak_zeroed_memory(8), ..usual() };
-    add_regattr("auth_key".to_owned(), Box::new(with_key), 0);
-    let without_key = move || FiMrAttr { auth_key_size: 8, ..usual() };
-    add_regattr("auth_key null of 8 bytes".to_owned(), Box::new(without_key), 0);
-    for (text, count, has_vector) in
-        [("count 0", 0, true), ("count 0, vector null", 0, false), ("count 2", 2, true), ("count 8", 8, true)]
-    {
-        let iov = move || if has_vector { leak_iov() } else { ptr::null() };
-        probes.add_object_probe(format!("fi_mr_regv: {text}"), move |context| regv(context, iov(), count, 0));
-        probes.add_object_probe(format!("fi_mr_regattr: {text}"), move |context| {
-            regattr(context, &make_mr_attr(iov(), count, ALL), 0)
-        });
+    type Change = fn(&mut FiMrAttr);
+    let changes: [(&str, Change); 7] = [
+        ("device 1", |attr| attr.device = 1),
+        ("auth_key", |attr| (attr.auth_key_size, attr.auth_key) = (8, leak_zeroed_memory(8))),
+        ("auth_key null of 8 bytes", |attr| attr.auth_key_size = 8),
+        ("count 0", |attr| attr.iov_count = 0),
+        ("count 0, vector null", |attr| (attr.iov_count, attr.mr_iov) = (0, ptr::null())),
+        ("count 2", |attr| attr.iov_count = 2),
+        ("count 8", |attr| attr.iov_count = 8),
+    ];
+    for (name, change) in changes {
+        add_regattr(name.to_owned(), 0, Box::new(change));
     }
-    for &(bit, name) in FLAGS {
-        probes.add_object_probe(format!("fi_mr_regv: flags {name}"), move |context| {
-            regv(context, leak_iov(), 1, 1 << bit)
+    let mut add_regv = |name: String, has_vector, count, flags: u64| {
+        probes.add_object_probe(format!("fi_mr_regv: {name}"), move |context| {
+            let domain = context.open_domain().1;
+            let iov = if has_vector { leak_iov() } else { ptr::null() };
+            try_open(|mr| call!(domain, mr.regv, iov, count, ALL, 0, 77, flags, mr, NULL))
         });
+    };
+    for count in [0, 2, 8] {
+        add_regv(format!("count {count}"), true, count, 0);
+    }
+    add_regv("count 0, vector null".to_owned(), false, 0, 0);
+    for (bit, name) in flags() {
+        add_regv(format!("flags {name}"), true, 1, 1 << bit);
     }
 }
 
-/// A call of a region of a node.
-type RegionCall = Box<dyn Fn(&Context, &Node, Region) -> c_int>;
-
 /// Adds probes of regions with bound objects.
 fn add_bound_region_probes(probes: &mut Probes) {
+    type Other = fn(&Context, &Node) -> *mut c_void;
+    const EP: Other = |_, node| node.ep.cast();
+    const COUNTER: Other = |context, node| context.open_counter(node.domain).cast();
+    type RegionCall = Box<dyn Fn(&Context, &Node, Region) -> c_int>;
     let mut add = |name: String, call: RegionCall| {
         probes.add_endpoint_probe(name, move |context| {
             let node = context.open_enabled_node();
@@ -292,30 +270,26 @@ fn add_bound_region_probes(probes: &mut Probes) {
             call(context, &node, region)
         });
     };
-    for &(bit, name) in FLAGS {
-        add(
-            format!("fi_mr_bind: cntr {name}"),
-            Box::new(move |context, node, region| {
-                bind(region.mr, context.open_counter(node.domain), 1 << bit)
-            }),
-        );
-        let bind_ep = move |_: &Context, node: &Node, region: Region| bind(region.mr, node.ep, 1 << bit);
-        add(format!("fi_mr_bind: ep flags {name}"), Box::new(bind_ep));
+    let mut add_bind = |name: String, other: Other, flags: u64| {
+        let call = move |context: &Context, node: &Node, region: Region| {
+            bind(region.mr, other(context, node), flags)
+        };
+        add(format!("fi_mr_bind: {name}"), Box::new(call));
+    };
+    for (bit, name) in flags() {
+        add_bind(format!("cntr {name}"), COUNTER, 1 << bit);
+        add_bind(format!("ep flags {name}"), EP, 1 << bit);
     }
-    type Other = fn(&Context, &Node) -> *mut c_void;
     let others: [(&str, Other); 6] = [
-        ("ep", |_, node| node.ep.cast()),
-        ("cntr", |context, node| context.open_counter(node.domain).cast()),
+        ("ep", EP),
+        ("cntr", COUNTER),
         ("cq", |_, node| node.cq.cast()),
         ("eq", |context, node| context.open_eq(node.fabric).cast()),
         ("domain", |_, node| node.domain.cast()),
         ("null", |_, _| NULL),
     ];
     for (name, other) in others {
-        add(
-            format!("fi_mr_bind: {name} flags 0"),
-            Box::new(move |context, node, region| bind(region.mr, other(context, node), 0)),
-        );
+        add_bind(format!("{name} flags 0"), other, 0);
     }
     add("fi_mr_enable: of a region that needs none".to_owned(), Box::new(|_, _, region| enable(region.mr)));
     add("fi_mr_refresh: null".to_owned(), Box::new(|_, _, region| control(region.mr, 14, NULL)));
@@ -325,76 +299,4 @@ fn add_bound_region_probes(probes: &mut Probes) {
         reg(domain, Reg { key: 5, ..USUAL });
         close(domain)
     });
-    // These probes show which events the counters of regions and endpoints count.
-    for (text, flags, is_atomic) in [
-        ("FI_REMOTE_WRITE counts a write", 1_u64 << 13, false),
-        ("FI_REMOTE_WRITE counts an atomic", 1 << 13, true),
-        ("FI_REMOTE_READ counts a write", 1 << 12, false),
-    ] {
-        for is_of_region in [true, false] {
-            let of = if is_of_region { "fi_mr_bind" } else { "fi_ep_bind" };
-            probes.add_endpoint_probe(format!("{of}: cntr {text}"), move |context| {
-                let mut counter = ptr::null_mut();
-                let mut pair = context.open_pair_with(|node, is_left| {
-                    if !is_left && !is_of_region {
-                        counter = context.open_counter(node.domain);
-                        assert_success("fi_ep_bind", bind(node.ep, counter, flags));
-                    }
-                });
-                let far = context.register_region(&pair.right, leak_zeroed_memory(64), 64, 12);
-                if is_of_region {
-                    counter = context.open_counter(pair.right.domain);
-                    assert_success("fi_mr_bind", bind(far.mr, counter, flags));
-                }
-                write_and_wait(&mut pair, context, &far, is_atomic);
-                pair.drive_until(absence_timeout(), |_| call!(counter, ops.read) != 0);
-                format!("0 counts {}", call!(counter, ops.read))
-            });
-        }
-    }
-    for (text, flags) in [("FI_SEND", FI_TRANSMIT), ("FI_RECV", FI_RECV), ("FI_WRITE", 1 << 9)] {
-        probes.add_endpoint_probe(
-            format!("fi_ep_bind: cntr {text} after fi_enable counts"),
-            move |context| {
-                let mut pair = context.open_pair_after_exchange();
-                let end = if flags == FI_RECV { pair.right } else { pair.left };
-                let counter = context.open_counter(end.domain);
-                let bound = bind(end.ep, counter, flags);
-                if bound != 0 {
-                    return describe_result(bound);
-                }
-                enable(end.ep);
-                if flags == 1 << 9 {
-                    let far = context.register_region(&pair.right, leak_zeroed_memory(64), 64, 12);
-                    write_and_wait(&mut pair, context, &far, false);
-                } else {
-                    recv(pair.right.ep, op_context());
-                    send(pair.left.ep, pair.to_right, op_context());
-                }
-                pair.drive_until(absence_timeout(), |_| call!(counter, ops.read) != 0);
-                format!("0 counts {}", call!(counter, ops.read))
-            },
-        );
-    }
-}
-
-/// Makes a write or an atomic operation from the left endpoint to the right one, and waits for its
-/// completion.
-fn write_and_wait(pair: &mut Pair, context: &Context, far: &Region, is_atomic: bool) {
-    let buf = leak_zeroed_memory(64);
-    let near = context.register_region(&pair.left, buf, 64, 11);
-    let (ep, addr, done) = (pair.left.ep, pair.to_right, op_context());
-    let (buf, desc, Region { address, key, .. }) = (buf.cast_const().cast(), near.desc, *far);
-    let result = pair.retry_while_eagain(|| {
-        if is_atomic {
-            assert!(!unsafe { (*ep).atomic }.is_null(), "no atomics");
-            call!(ep, atomic.write, buf, 1, desc, addr, address, key, 7, 2, done)
-        } else {
-            call!(ep, rma.write, buf, 8, desc, addr, address, key, done)
-        }
-    });
-    assert_success("fi_write", result);
-    let is_done =
-        pair.drive_until(absence_timeout(), |pair| pair.at_left.iter().any(|it| it.context == done));
-    assert!(is_done && pair.at_left.iter().all(|it| it.error == 0), "fi_write does not complete");
 }

@@ -5,12 +5,12 @@ use std::{mem, ptr};
 
 use homespun_host::abi::eq::{FiCntrAttr, FiCqAttr, FiCqErrEntry, FiEqAttr, FiEqErrEntry, FidCntr, FidCq};
 use homespun_host::{counter_attr, cq_attr, eq_attr};
-use libc::c_int;
+use libc::{c_int, c_void};
 
 use super::Probes;
-use crate::bits::FLAGS;
+use crate::bits::flags;
 use crate::outcome::describe_result;
-use crate::patience::{Deadline, Pauses, absence_timeout};
+use crate::patience::{Deadline, absence_timeout, pause};
 use crate::setup::{
     Context, NULL, Pair, assert_success, call, drain_cq, leak_op_context as op_context, leak_zeroed_memory,
     open_counter_with, open_eq_with, recv, send,
@@ -47,48 +47,44 @@ fn open_filled_pair(context: &Context, filled: Filled) -> Pair {
             // reading 0 entries. It goes on for 40 rounds after the completion at the left, because the
             // completion at the right may come later.
             let deadline = Deadline::after(absence_timeout());
-            let (mut rounds, mut pauses) = (0, Pauses::default());
+            let mut rounds = 0;
             while rounds < 40 && !deadline.record_if_expired() {
                 drain_cq(pair.left.cq, &mut pair.at_left);
                 call!(pair.right.cq, ops.read, NULL, 0);
                 rounds += u32::from(!pair.at_left.is_empty());
-                pauses.sleep_and_back_off();
+                pause();
             }
         }
     }
     pair
 }
 
-fn read_error(cq: *mut FidCq, flags: u64) -> isize {
-    let mut entry = unsafe { mem::zeroed::<FiCqErrEntry>() };
-    call!(cq, ops.readerr, &raw mut entry, flags)
-}
-
-fn sread(cq: *mut FidCq, timeout: c_int) -> isize {
-    call!(cq, ops.sread, leak_zeroed_memory(64).cast(), 1, ptr::null(), timeout)
-}
-
 fn add_completion_probes(probes: &mut Probes) {
-    let states =
-        [("empty", Filled::Empty), ("a completion", Filled::Completion), ("an error", Filled::Error)];
-    for (state, fill) in states {
+    type Read = fn(*mut FidCq, *mut c_void, usize) -> isize;
+    let reads: [(&str, &str, Read); 5] = [
+        ("fi_cq_read", "", |cq, buf, count| call!(cq, ops.read, buf, count)),
+        ("fi_cq_readfrom", "", |cq, buf, count| call!(cq, ops.readfrom, buf, count, [0; 8].as_mut_ptr())),
+        ("fi_cq_readfrom", ", addresses null", |cq, buf, count| {
+            call!(cq, ops.readfrom, buf, count, ptr::null_mut())
+        }),
+        ("fi_cq_sread", ", timeout 0", |cq, buf, count| call!(cq, ops.sread, buf, count, ptr::null(), 0)),
+        ("fi_cq_sread", ", timeout 1", |cq, buf, count| call!(cq, ops.sread, buf, count, ptr::null(), 1)),
+    ];
+    let read_error = |cq: *mut FidCq, flags: u64| {
+        let mut entry = unsafe { mem::zeroed::<FiCqErrEntry>() };
+        call!(cq, ops.readerr, &raw mut entry, flags)
+    };
+    for (state, fill) in
+        [("empty", Filled::Empty), ("a completion", Filled::Completion), ("an error", Filled::Error)]
+    {
         for (text, count, has_buf) in
             [("count 0", 0, true), ("count 0, buf null", 0, false), ("count 8", 8, true)]
         {
-            let buf = move || if has_buf { leak_zeroed_memory(1024).cast() } else { NULL };
-            let mut add = |call: &str, more: &str, read: Box<dyn Fn(*mut FidCq) -> isize>| {
+            for (call, more, read) in reads {
                 probes.add_endpoint_probe(format!("{call}: {state}, {text}{more}"), move |context| {
-                    read(open_filled_pair(context, fill).right.cq)
+                    let buf = if has_buf { leak_zeroed_memory(1024).cast() } else { NULL };
+                    read(open_filled_pair(context, fill).right.cq, buf, count)
                 });
-            };
-            add("fi_cq_read", "", Box::new(move |cq| call!(cq, ops.read, buf(), count)));
-            let readfrom = move |cq: *mut FidCq| call!(cq, ops.readfrom, buf(), count, [0; 8].as_mut_ptr());
-            add("fi_cq_readfrom", "", Box::new(readfrom));
-            let without = move |cq: *mut FidCq| call!(cq, ops.readfrom, buf(), count, ptr::null_mut());
-            add("fi_cq_readfrom", ", addresses null", Box::new(without));
-            for timeout in [0, 1] {
-                let sread = move |cq: *mut FidCq| call!(cq, ops.sread, buf(), count, ptr::null(), timeout);
-                add("fi_cq_sread", &format!(", timeout {timeout}"), Box::new(sread));
             }
         }
         probes.add_endpoint_probe(format!("fi_cq_readerr: {state}"), move |context| {
@@ -99,30 +95,24 @@ fn add_completion_probes(probes: &mut Probes) {
         let (fabric, domain) = context.open_domain();
         (fabric, context.open_cq(domain, FiCqAttr { wait_obj, ..cq_attr(4) }))
     };
-    for &(bit, name) in FLAGS {
+    for (bit, name) in flags() {
         probes.add_object_probe(format!("fi_cq_readerr: empty, flags {name}"), move |context| {
             read_error(open(context, 0).1, 1 << bit)
         });
     }
-    for wait_obj in [1, 3, 4, 5] {
+    for (wait_obj, text) in
+        [(0, "without wait_obj"), (1, "wait_obj 1"), (3, "wait_obj 3"), (4, "wait_obj 4"), (5, "wait_obj 5")]
+    {
         for timeout in [0, 1] {
-            probes.add_object_probe(
-                format!("fi_cq_sread: wait_obj {wait_obj}, timeout {timeout}"),
-                move |context| sread(open(context, wait_obj).1, timeout),
-            );
+            probes.add_object_probe(format!("fi_cq_sread: {text}, timeout {timeout}"), move |context| {
+                let cq = open(context, wait_obj).1;
+                call!(cq, ops.sread, leak_zeroed_memory(64).cast(), 1, ptr::null(), timeout)
+            });
         }
-    }
-    for (wait_obj, signalled, waited) in [
-        (0, "no wait_obj", "without wait_obj"),
-        (1, "wait_obj 1", "wait_obj 1"),
-        (3, "wait_obj 3", "wait_obj 3"),
-        (4, "wait_obj 4", "wait_obj 4"),
-        (5, "wait_obj 5", "wait_obj 5"),
-    ] {
-        probes.add_object_probe(format!("fi_cq_signal: {signalled}"), move |context| {
+        probes.add_object_probe(format!("fi_cq_signal: {text}"), move |context| {
             call!(open(context, wait_obj).1, ops.signal)
         });
-        probes.add_object_probe(format!("fi_trywait: cq {waited}"), move |context| {
+        probes.add_object_probe(format!("fi_trywait: cq {text}"), move |context| {
             let (fabric, cq) = open(context, wait_obj);
             call!(fabric, ops.trywait, ptr::from_mut(&mut cq.cast()), 1)
         });
@@ -134,7 +124,7 @@ fn add_completion_probes(probes: &mut Probes) {
         probes.add_object_probe(format!("fi_cq_strerror: {text}"), move |context| {
             let buf = if has_buf { leak_zeroed_memory(64).cast() } else { ptr::null_mut() };
             let text = call!(open(context, 0).1, ops.strerror, 5, ptr::null(), buf, len);
-            if text.is_null() { "0 null".to_owned() } else { "0 text".to_owned() }
+            if text.is_null() { "0 null" } else { "0 text" }.to_owned()
         });
     }
 }
@@ -143,46 +133,37 @@ fn add_counter_probes(probes: &mut Probes) {
     let open = |context: &Context, wait_obj| {
         open_counter_with(context.open_domain().1, FiCntrAttr { wait_obj, ..counter_attr() })
     };
-    probes.add_object_probe("fi_cntr_wait: threshold 0, timeout 0", |context| {
-        call!(context.open_counter(context.open_domain().1), ops.wait, 0, 0)
-    });
-    for wait_obj in [0, 1, 3, 4, 5] {
-        for (text, threshold, timeout) in
-            [("reached", 1, 0), ("not reached", 5, 0), ("not reached in time", 5, 1)]
-        {
-            probes.add_object_probe(format!("fi_cntr_wait: wait_obj {wait_obj}, {text}"), move |context| {
-                let counter = open(context, wait_obj);
-                call!(counter, ops.set, 1);
-                call!(counter, ops.wait, threshold, timeout)
-            });
-        }
-    }
-    type Change = fn(*mut FidCntr, u64) -> (c_int, bool);
-    let changes: [(&str, &str, &str, Change); 4] = [
-        ("set", "", "as set", |it, value| (call!(it, ops.set, value), call!(it, ops.read) == value)),
-        ("add", " to 5", "as added", |it, value| {
-            call!(it, ops.set, 5);
-            (call!(it, ops.add, value), call!(it, ops.read) == value.wrapping_add(5))
-        }),
-        ("seterr", "", "as set", |it, value| (call!(it, ops.seterr, value), call!(it, ops.readerr) == value)),
-        ("adderr", "", "as added", |it, value| {
-            (call!(it, ops.adderr, value), call!(it, ops.readerr) == value)
-        }),
-    ];
-    for (name, to, expected, change) in changes {
-        for value in [0_u64, 1, u64::MAX] {
-            probes.add_object_probe(format!("fi_cntr_{name}: {value}{to}"), move |context| {
-                let counter = context.open_counter(context.open_domain().1);
-                let (result, is_expected) = change(counter, value);
-                format!("{} {}", describe_result(result), if is_expected { expected } else { "otherwise" })
-            });
-        }
+    for (wait_obj, (text, threshold, timeout)) in [0, 1, 3, 4, 5].into_iter().flat_map(|wait_obj| {
+        [("reached", 1, 0), ("not reached", 5, 0), ("not reached in time", 5, 1)].map(|wait| (wait_obj, wait))
+    }) {
+        probes.add_object_probe(format!("fi_cntr_wait: wait_obj {wait_obj}, {text}"), move |context| {
+            let counter = open(context, wait_obj);
+            call!(counter, ops.set, 1);
+            call!(counter, ops.wait, threshold, timeout)
+        });
     }
     probes.add_object_probe("fi_cntr_wait: an error counted", move |context| {
         let counter = open(context, 1);
         call!(counter, ops.adderr, 1);
         call!(counter, ops.wait, 5, 1)
     });
+    type Change = fn(*mut FidCntr, u64) -> c_int;
+    let changes: [(&str, Change); 4] = [
+        ("set", |it, value| call!(it, ops.set, value)),
+        ("add", |it, value| call!(it, ops.add, value)),
+        ("seterr", |it, value| call!(it, ops.seterr, value)),
+        ("adderr", |it, value| call!(it, ops.adderr, value)),
+    ];
+    for (name, change) in changes {
+        for value in [0_u64, 1, u64::MAX] {
+            probes.add_object_probe(format!("fi_cntr_{name}: {value}"), move |context| {
+                let counter = context.open_counter(context.open_domain().1);
+                let result = change(counter, value);
+                let values = (call!(counter, ops.read), call!(counter, ops.readerr));
+                format!("{} {values:?}", describe_result(result))
+            });
+        }
+    }
 }
 
 fn add_event_probes(probes: &mut Probes) {
@@ -191,23 +172,19 @@ fn add_event_probes(probes: &mut Probes) {
             read_event(context, room, 0)
         });
         for timeout in [0, 1] {
-            probes.add_object_probe(
-                format!("fi_eq_sread: empty, {text}, timeout {timeout}"),
-                move |context| {
-                    let (eq, mut event) = (context.open_eq(context.open_fabric()), 0);
-                    let buf = leak_zeroed_memory(64).cast();
-                    call!(eq, ops.sread, &raw mut event, buf, room, timeout, 0)
-                },
-            );
+            let name = format!("fi_eq_sread: empty, {text}, timeout {timeout}");
+            probes.add_object_probe(name, move |context| {
+                let (eq, mut event) = (context.open_eq(context.open_fabric()), 0);
+                call!(eq, ops.sread, &raw mut event, leak_zeroed_memory(64).cast(), room, timeout, 0)
+            });
         }
     }
-    for &(bit, name) in FLAGS {
+    for (bit, name) in flags() {
         probes.add_object_probe(format!("fi_eq_read: empty, flags {name}"), move |context| {
             read_event(context, 64, 1 << bit)
         });
         probes.add_object_probe(format!("fi_eq_write: flags {name}"), move |context| {
-            let eq = open_eq_with(context.open_fabric(), FiEqAttr { flags: 1 << 9, ..eq_attr() });
-            call!(eq, ops.write, 5, [0_u8; 24].as_ptr().cast(), 24, 1 << bit)
+            write_and_read_event(context, 5, 24, 1 << bit)
         });
     }
     probes.add_object_probe("fi_eq_readerr: empty", |context| {
@@ -216,12 +193,12 @@ fn add_event_probes(probes: &mut Probes) {
     });
     for event in [0, 1, 4, 5, 100, 1 << 30] {
         probes.add_object_probe(format!("fi_eq_write: event {event}"), move |context| {
-            write_and_read_event(context, event, 24)
+            write_and_read_event(context, event, 24, 0)
         });
     }
     for len_bytes in [0, 1, 16, 24, 64, 512] {
         probes.add_object_probe(format!("fi_eq_write: {len_bytes} bytes"), move |context| {
-            write_and_read_event(context, 5, len_bytes)
+            write_and_read_event(context, 5, len_bytes, 0)
         });
     }
 }
@@ -232,10 +209,10 @@ fn read_event(context: &Context, room: usize, flags: u64) -> isize {
 }
 
 /// Calls `fi_eq_write` on a queue that was opened with `FI_WRITE`, and reads the event.
-fn write_and_read_event(context: &Context, event: u32, len_bytes: usize) -> String {
+fn write_and_read_event(context: &Context, event: u32, len_bytes: usize, flags: u64) -> String {
     let eq = open_eq_with(context.open_fabric(), FiEqAttr { flags: 1 << 9, ..eq_attr() });
     let (entry, mut found) = (leak_zeroed_memory(1024), u32::MAX);
-    let wrote = call!(eq, ops.write, event, entry.cast_const().cast(), len_bytes, 0);
+    let wrote = call!(eq, ops.write, event, entry.cast_const().cast(), len_bytes, flags);
     if wrote < 0 {
         return describe_result(wrote);
     }

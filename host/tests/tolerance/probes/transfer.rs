@@ -10,28 +10,29 @@ use std::ptr;
 
 use libc::c_void;
 
-use self::call::{CALLS, Call, CallArguments, TransferKind, make_call};
+use self::call::{
+    CALLS, CallArguments, TransferKind, is_atomic, is_compare, is_inject, is_one_sided, make_call,
+    takes_flags,
+};
 use self::changes::CHANGES;
 use self::fixture::{AFTER, LEN_BYTES, PROBE, ROOM_BYTES, TAG, TransferFixture};
 use super::Probes;
-use crate::bits::FLAGS;
+use crate::bits::flags;
 use crate::outcome::describe_result;
 use crate::patience::absence_timeout;
 use crate::setup::{Completion, Context, leak_op_context as op_context, leak_zeroed_memory};
 
 pub(super) fn add_probes(probes: &mut Probes) {
-    for &(call, name, way) in CALLS {
-        for &(text, applies, change) in CHANGES {
-            if applies(call, name) {
-                probes.add_endpoint_probe(format!("{name}: {text}"), move |context| {
-                    probe_call(context, call, name, way, |arguments| change(context, arguments))
+    for (way, calls) in CALLS {
+        for call in calls.split(' ') {
+            for &(text, _, change) in CHANGES.iter().filter(|(_, applies, _)| applies(call)) {
+                probes.add_endpoint_probe(format!("{call}: {text}"), move |context| {
+                    probe_call(context, call, way, |arguments| change(context, arguments))
                 });
             }
-        }
-        if call.takes_flags(name) {
-            for &(bit, flag) in FLAGS {
-                probes.add_endpoint_probe(format!("{name}: flags {flag}"), move |context| {
-                    probe_call(context, call, name, way, |arguments| arguments.flags = 1 << bit)
+            for (bit, flag) in flags().filter(|_| takes_flags(call)) {
+                probes.add_endpoint_probe(format!("{call}: flags {flag}"), move |context| {
+                    probe_call(context, call, way, |arguments| arguments.flags = 1 << bit)
                 });
             }
         }
@@ -40,13 +41,12 @@ pub(super) fn add_probes(probes: &mut Probes) {
 
 fn probe_call(
     context: &Context,
-    call: Call,
-    name: &str,
+    call: &str,
     way: TransferKind,
     change: impl Fn(&mut CallArguments),
 ) -> String {
     let mut fixture = TransferFixture::new(context, call);
-    let atomic_len = if call.is_atomic() { 1 } else { LEN_BYTES };
+    let atomic_len = if is_atomic(call) { 1 } else { LEN_BYTES };
     let mut arguments = CallArguments {
         buf: if way == TransferKind::Receive { fixture.far } else { fixture.near },
         len: atomic_len,
@@ -71,7 +71,7 @@ fn probe_call(
         // The datatype is FI_UINT64. The operation is FI_CSWAP_NE if the call compares and swaps, or else
         // FI_SUM.
         datatype: 7,
-        op: if call.is_compare() { 13 } else { 2 },
+        op: if is_compare(call) { 13 } else { 2 },
     };
     unsafe {
         let source = if way == TransferKind::Read { fixture.far } else { fixture.near };
@@ -80,7 +80,7 @@ fn probe_call(
     change(&mut arguments);
     match way {
         TransferKind::Receive => probe_receive_call(&mut fixture, call, &arguments),
-        _ => probe_initiator_call(&mut fixture, call, name, way, &arguments),
+        _ => probe_initiator_call(&mut fixture, call, way, &arguments),
     }
 }
 
@@ -99,8 +99,7 @@ fn describe_completion(done: &[Completion], context: *mut c_void) -> String {
 /// Makes the call at the left, and sends an ordinary message after it.
 fn probe_initiator_call(
     fixture: &mut TransferFixture,
-    which: Call,
-    name: &str,
+    which: &str,
     way: TransferKind,
     arguments: &CallArguments,
 ) -> String {
@@ -112,21 +111,21 @@ fn probe_initiator_call(
         return describe_result(result);
     }
     let after = fixture.send_ordinary_message(AFTER);
-    let is_expected = !which.is_inject(name);
+    let is_expected = !is_inject(which);
     fixture.pair.drive_until(absence_timeout(), |pair| {
         let has_come = after.is_some_and(|after| find_completion(&pair.at_left, after).is_some())
             && landing.iter().any(|buf| unsafe { **buf } == AFTER);
         let is_done = !is_expected || find_completion(&pair.at_left, arguments.context).is_some();
         // The receive of the ordinary message may complete before that of the probe's message, so wait for
         // both.
-        let is_received = which.is_one_sided()
+        let is_received = is_one_sided(which)
             || receives.iter().filter(|context| find_completion(&pair.at_right, **context).is_some()).count()
                 == 2;
         has_come && is_done && is_received
     });
     let effect = match way {
         TransferKind::Write => has_probe_byte(fixture.far),
-        TransferKind::Read if which.is_atomic() => has_probe_byte(arguments.result),
+        TransferKind::Read if is_atomic(which) => has_probe_byte(arguments.result),
         TransferKind::Read => has_probe_byte(arguments.buf),
         _ => landing.iter().any(|buf| has_probe_byte(*buf)),
     };
@@ -172,7 +171,7 @@ fn has_probe_byte(buf: *mut u8) -> bool {
 
 /// Posts the probed receive at the right, and an ordinary receive after it. Sends two ordinary messages, one
 /// for each receive.
-fn probe_receive_call(fixture: &mut TransferFixture, which: Call, arguments: &CallArguments) -> String {
+fn probe_receive_call(fixture: &mut TransferFixture, which: &str, arguments: &CallArguments) -> String {
     let ep = fixture.pair.right.ep;
     let result = fixture.pair.retry_while_eagain(|| unsafe { make_call(which, ep, arguments) });
     if result != 0 {

@@ -21,85 +21,52 @@ pub(super) enum TransferKind {
     Read,
 }
 
-/// Defines the enumeration `Call` of the functions in `struct fi_ops_msg` and the other vtables for data
-/// transfers, and the list `CALLS` of their names and kinds.
-macro_rules! calls {
-    ($($name:ident $text:literal $way:ident,)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(super) enum Call { $($name,)* }
-        pub(super) const CALLS: &[(Call, &str, TransferKind)] =
-            &[$((Call::$name, $text, TransferKind::$way),)*];
-    };
+/// The functions in `struct fi_ops_msg` and the other vtables for data transfers.
+pub(super) const CALLS: [(TransferKind, &str); 4] = [
+    (TransferKind::Receive, "fi_recv fi_recvv fi_recvmsg fi_trecv fi_trecvv fi_trecvmsg"),
+    (
+        TransferKind::Send,
+        "fi_send fi_sendv fi_sendmsg fi_inject fi_senddata fi_injectdata \
+         fi_tsend fi_tsendv fi_tsendmsg fi_tinject fi_tsenddata fi_tinjectdata",
+    ),
+    (
+        TransferKind::Write,
+        "fi_write fi_writev fi_writemsg fi_inject_write fi_writedata fi_inject_writedata \
+         fi_atomic fi_atomicv fi_atomicmsg fi_inject_atomic",
+    ),
+    (
+        TransferKind::Read,
+        "fi_read fi_readv fi_readmsg fi_fetch_atomic fi_fetch_atomicv fi_fetch_atomicmsg \
+         fi_compare_atomic fi_compare_atomicv fi_compare_atomicmsg",
+    ),
+];
+
+pub(super) fn is_tagged(call: &str) -> bool {
+    call.starts_with("fi_t")
 }
 
-calls! {
-    Recv "fi_recv" Receive,
-    Recvv "fi_recvv" Receive,
-    Recvmsg "fi_recvmsg" Receive,
-    Send "fi_send" Send,
-    Sendv "fi_sendv" Send,
-    Sendmsg "fi_sendmsg" Send,
-    Inject "fi_inject" Send,
-    Senddata "fi_senddata" Send,
-    Injectdata "fi_injectdata" Send,
-    Trecv "fi_trecv" Receive,
-    Trecvv "fi_trecvv" Receive,
-    Trecvmsg "fi_trecvmsg" Receive,
-    Tsend "fi_tsend" Send,
-    Tsendv "fi_tsendv" Send,
-    Tsendmsg "fi_tsendmsg" Send,
-    Tinject "fi_tinject" Send,
-    Tsenddata "fi_tsenddata" Send,
-    Tinjectdata "fi_tinjectdata" Send,
-    Read "fi_read" Read,
-    Readv "fi_readv" Read,
-    Readmsg "fi_readmsg" Read,
-    Write "fi_write" Write,
-    Writev "fi_writev" Write,
-    Writemsg "fi_writemsg" Write,
-    InjectWrite "fi_inject_write" Write,
-    Writedata "fi_writedata" Write,
-    InjectWritedata "fi_inject_writedata" Write,
-    Atomic "fi_atomic" Write,
-    Atomicv "fi_atomicv" Write,
-    Atomicmsg "fi_atomicmsg" Write,
-    InjectAtomic "fi_inject_atomic" Write,
-    FetchAtomic "fi_fetch_atomic" Read,
-    FetchAtomicv "fi_fetch_atomicv" Read,
-    FetchAtomicmsg "fi_fetch_atomicmsg" Read,
-    CompareAtomic "fi_compare_atomic" Read,
-    CompareAtomicv "fi_compare_atomicv" Read,
-    CompareAtomicmsg "fi_compare_atomicmsg" Read,
+pub(super) fn is_atomic(call: &str) -> bool {
+    call.contains("atomic")
 }
 
-impl Call {
-    pub(super) fn is_tagged(self) -> bool {
-        (Call::Trecv as u8..=Call::Tinjectdata as u8).contains(&(self as u8))
-    }
+pub(super) fn is_one_sided(call: &str) -> bool {
+    is_atomic(call) || call.contains("read") || call.contains("write")
+}
 
-    pub(super) fn is_atomic(self) -> bool {
-        self as u8 >= Call::Atomic as u8
-    }
+pub(super) fn is_compare(call: &str) -> bool {
+    call.contains("compare")
+}
 
-    pub(super) fn is_one_sided(self) -> bool {
-        self as u8 >= Call::Read as u8
-    }
+pub(super) fn is_inject(call: &str) -> bool {
+    call.contains("inject")
+}
 
-    pub(super) fn is_compare(self) -> bool {
-        self as u8 >= Call::CompareAtomic as u8
-    }
+pub(super) fn takes_flags(call: &str) -> bool {
+    call.ends_with("msg")
+}
 
-    pub(super) fn takes_flags(self, name: &str) -> bool {
-        name.ends_with("msg")
-    }
-
-    pub(super) fn takes_vector(self, name: &str) -> bool {
-        name.ends_with('v') && !name.ends_with("recv") || name.ends_with("recvv") || name.ends_with("msg")
-    }
-
-    pub(super) fn is_inject(self, name: &str) -> bool {
-        name.contains("inject")
-    }
+pub(super) fn takes_vector(call: &str) -> bool {
+    call.ends_with('v') && !call.ends_with("recv") || call.ends_with("recvv") || takes_flags(call)
 }
 
 /// All arguments of all calls.
@@ -138,13 +105,13 @@ fn deref_vtable<'a, T>(table: *const T) -> &'a T {
     unsafe { &*table }
 }
 
-pub(super) unsafe fn make_call(call: Call, ep: *mut FidEp, a: &CallArguments) -> isize {
+pub(super) unsafe fn make_call(call: &str, ep: *mut FidEp, a: &CallArguments) -> isize {
     // The vectors are long enough for every count that a probe uses.
     let mut descs = [a.desc; 64];
     let descs = if a.has_descs { descs.as_mut_ptr() } else { ptr::null_mut() };
     let split = a.vector_count.clamp(1, 64);
     let each = a.len / split;
-    let unit = if call.is_atomic() { 8 } else { 1 };
+    let unit = if is_atomic(call) { 8 } else { 1 };
     let place = |base: *mut u8, index: usize| {
         if base.is_null() { base } else { base.wrapping_add(each.wrapping_mul(index * unit)) }
     };
@@ -227,58 +194,57 @@ pub(super) unsafe fn make_call(call: Call, ep: *mut FidEp, a: &CallArguments) ->
         let rma_ops = || deref_vtable((*ep).rma);
         let atomic_ops = || deref_vtable((*ep).atomic);
         match call {
-            Call::Recv => (msg().recv)(ep, buf, len, desc, addr, context),
-            Call::Recvv => (msg().recvv)(ep, iov, descs, n, addr, context),
-            Call::Recvmsg => (msg().recvmsg)(ep, message, flags),
-            Call::Send => (msg().send)(ep, buf, len, desc, addr, context),
-            Call::Sendv => (msg().sendv)(ep, iov, descs, n, addr, context),
-            Call::Sendmsg => (msg().sendmsg)(ep, message, flags),
-            Call::Inject => (msg().inject)(ep, buf, len, addr),
-            Call::Senddata => (msg().senddata)(ep, buf, len, desc, data, addr, context),
-            Call::Injectdata => (msg().injectdata)(ep, buf, len, data, addr),
-            Call::Trecv => (tagged_ops().recv)(ep, buf, len, desc, addr, tag, ignore, context),
-            Call::Trecvv => (tagged_ops().recvv)(ep, iov, descs, n, addr, tag, ignore, context),
-            Call::Trecvmsg => (tagged_ops().recvmsg)(ep, tagged, flags),
-            Call::Tsend => (tagged_ops().send)(ep, buf, len, desc, addr, tag, context),
-            Call::Tsendv => (tagged_ops().sendv)(ep, iov, descs, n, addr, tag, context),
-            Call::Tsendmsg => (tagged_ops().sendmsg)(ep, tagged, flags),
-            Call::Tinject => (tagged_ops().inject)(ep, buf, len, addr, tag),
-            Call::Tsenddata => (tagged_ops().senddata)(ep, buf, len, desc, data, addr, tag, context),
-            Call::Tinjectdata => (tagged_ops().injectdata)(ep, buf, len, data, addr, tag),
-            Call::Read => (rma_ops().read)(ep, buf, len, desc, addr, remote, key, context),
-            Call::Readv => (rma_ops().readv)(ep, iov, descs, n, addr, remote, key, context),
-            Call::Readmsg => (rma_ops().readmsg)(ep, access, flags),
-            Call::Write => (rma_ops().write)(ep, buf, len, desc, addr, remote, key, context),
-            Call::Writev => (rma_ops().writev)(ep, iov, descs, n, addr, remote, key, context),
-            Call::Writemsg => (rma_ops().writemsg)(ep, access, flags),
-            Call::InjectWrite => (rma_ops().inject)(ep, buf, len, addr, remote, key),
-            Call::Writedata => (rma_ops().writedata)(ep, buf, len, desc, data, addr, remote, key, context),
-            Call::InjectWritedata => (rma_ops().injectdata)(ep, buf, len, data, addr, remote, key),
-            Call::Atomic => {
-                (atomic_ops().write)(ep, buf, len, desc, addr, remote, key, datatype, op, context)
-            }
-            Call::Atomicv => {
+            "fi_recv" => (msg().recv)(ep, buf, len, desc, addr, context),
+            "fi_recvv" => (msg().recvv)(ep, iov, descs, n, addr, context),
+            "fi_recvmsg" => (msg().recvmsg)(ep, message, flags),
+            "fi_send" => (msg().send)(ep, buf, len, desc, addr, context),
+            "fi_sendv" => (msg().sendv)(ep, iov, descs, n, addr, context),
+            "fi_sendmsg" => (msg().sendmsg)(ep, message, flags),
+            "fi_inject" => (msg().inject)(ep, buf, len, addr),
+            "fi_senddata" => (msg().senddata)(ep, buf, len, desc, data, addr, context),
+            "fi_injectdata" => (msg().injectdata)(ep, buf, len, data, addr),
+            "fi_trecv" => (tagged_ops().recv)(ep, buf, len, desc, addr, tag, ignore, context),
+            "fi_trecvv" => (tagged_ops().recvv)(ep, iov, descs, n, addr, tag, ignore, context),
+            "fi_trecvmsg" => (tagged_ops().recvmsg)(ep, tagged, flags),
+            "fi_tsend" => (tagged_ops().send)(ep, buf, len, desc, addr, tag, context),
+            "fi_tsendv" => (tagged_ops().sendv)(ep, iov, descs, n, addr, tag, context),
+            "fi_tsendmsg" => (tagged_ops().sendmsg)(ep, tagged, flags),
+            "fi_tinject" => (tagged_ops().inject)(ep, buf, len, addr, tag),
+            "fi_tsenddata" => (tagged_ops().senddata)(ep, buf, len, desc, data, addr, tag, context),
+            "fi_tinjectdata" => (tagged_ops().injectdata)(ep, buf, len, data, addr, tag),
+            "fi_read" => (rma_ops().read)(ep, buf, len, desc, addr, remote, key, context),
+            "fi_readv" => (rma_ops().readv)(ep, iov, descs, n, addr, remote, key, context),
+            "fi_readmsg" => (rma_ops().readmsg)(ep, access, flags),
+            "fi_write" => (rma_ops().write)(ep, buf, len, desc, addr, remote, key, context),
+            "fi_writev" => (rma_ops().writev)(ep, iov, descs, n, addr, remote, key, context),
+            "fi_writemsg" => (rma_ops().writemsg)(ep, access, flags),
+            "fi_inject_write" => (rma_ops().inject)(ep, buf, len, addr, remote, key),
+            "fi_writedata" => (rma_ops().writedata)(ep, buf, len, desc, data, addr, remote, key, context),
+            "fi_inject_writedata" => (rma_ops().injectdata)(ep, buf, len, data, addr, remote, key),
+            "fi_atomic" => (atomic_ops().write)(ep, buf, len, desc, addr, remote, key, datatype, op, context),
+            "fi_atomicv" => {
                 (atomic_ops().writev)(ep, operands, descs, n, addr, remote, key, datatype, op, context)
             }
-            Call::Atomicmsg => (atomic_ops().writemsg)(ep, atomic, flags),
-            Call::InjectAtomic => (atomic_ops().inject)(ep, buf, len, addr, remote, key, datatype, op),
-            Call::FetchAtomic => (atomic_ops().readwrite)(
+            "fi_atomicmsg" => (atomic_ops().writemsg)(ep, atomic, flags),
+            "fi_inject_atomic" => (atomic_ops().inject)(ep, buf, len, addr, remote, key, datatype, op),
+            "fi_fetch_atomic" => (atomic_ops().readwrite)(
                 ep, buf, len, desc, result, desc, addr, remote, key, datatype, op, context,
             ),
-            Call::FetchAtomicv => (atomic_ops().readwritev)(
+            "fi_fetch_atomicv" => (atomic_ops().readwritev)(
                 ep, operands, descs, n, results, descs, n, addr, remote, key, datatype, op, context,
             ),
-            Call::FetchAtomicmsg => (atomic_ops().readwritemsg)(ep, atomic, results, descs, n, flags),
-            Call::CompareAtomic => (atomic_ops().compwrite)(
+            "fi_fetch_atomicmsg" => (atomic_ops().readwritemsg)(ep, atomic, results, descs, n, flags),
+            "fi_compare_atomic" => (atomic_ops().compwrite)(
                 ep, buf, len, desc, compare, desc, result, desc, addr, remote, key, datatype, op, context,
             ),
-            Call::CompareAtomicv => (atomic_ops().compwritev)(
+            "fi_compare_atomicv" => (atomic_ops().compwritev)(
                 ep, operands, descs, n, compares, descs, n, results, descs, n, addr, remote, key, datatype,
                 op, context,
             ),
-            Call::CompareAtomicmsg => {
+            "fi_compare_atomicmsg" => {
                 (atomic_ops().compwritemsg)(ep, atomic, compares, descs, n, results, descs, n, flags)
             }
+            _ => unreachable!("no such call"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ptr;
 
 use libc::c_void;
 
-use super::call::Call;
+use super::call::{is_one_sided, is_tagged};
 use crate::setup::{
     Context, Pair, Region, assert_success, call, leak_op_context as op_context, leak_zeroed_memory,
 };
@@ -35,15 +35,15 @@ pub(super) const ROOM_BYTES: usize = 1 << 17;
 const REGION_BYTES: usize = 4096;
 
 impl TransferFixture {
-    pub(super) fn new(context: &Context, call: Call) -> TransferFixture {
+    pub(super) fn new(context: &Context, call: &str) -> TransferFixture {
         let pair = context.open_pair_after_exchange();
         let (near, far) = (leak_zeroed_memory(ROOM_BYTES), leak_zeroed_memory(ROOM_BYTES));
         let (mut near_region, mut far_region) = (None, None);
-        if call.is_one_sided() {
+        if is_one_sided(call) {
             near_region = Some(context.register_region(&pair.left, near, ROOM_BYTES, 11));
             far_region = Some(context.register_region(&pair.right, far, REGION_BYTES, 12));
         }
-        TransferFixture { pair, near, near_region, far, far_region, is_tagged: call.is_tagged() }
+        TransferFixture { pair, near, near_region, far, far_region, is_tagged: is_tagged(call) }
     }
 
     /// Posts an ordinary receive.
