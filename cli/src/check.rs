@@ -28,9 +28,9 @@ const PROGRAMS: &str = "programs::";
 
 /// Run the semantic tests and random programs over a provider
 ///
-/// Except with --sim, each endpoint has a process of its own. What a provider does not offer is counted,
-/// and is no failure. A test that fails says what it expected and what it got. A random program that fails
-/// is made as small as possible.
+/// Except with --sim and --together, each endpoint has a process of its own. What a provider does not offer
+/// is counted, and is no failure. A test that fails says what it expected and what it got. A random program
+/// that fails is made as small as possible.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArguments {
     /// A provider of the installed libfabric, such as tcp, "tcp;ofi_rxm", sockets, shm, or homespun with
@@ -67,6 +67,9 @@ pub(crate) struct CheckArguments {
     /// Also write the outcomes to this file, in JUnit's XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Keep the endpoints of each test in one process
+    #[arg(long, requires = "provider")]
+    together: bool,
     /// How many seconds a test waits for an event before it fails
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     patience: u64,
@@ -90,7 +93,7 @@ impl CheckArguments {
         }
     }
 
-    fn network(&self) -> TestedNetwork {
+    fn network(&self, together: bool) -> TestedNetwork {
         let transport = match (&self.provider, self.native.as_deref()) {
             _ if self.sim => TransportKind::Loopback { seed: self.seed, faults: Faults::choppy() },
             (_, Some("shm")) => TransportKind::Shm4,
@@ -105,7 +108,7 @@ impl CheckArguments {
         TestedNetwork {
             name: "checked",
             transport,
-            turns: if self.sim { Turns::Alternate } else { Turns::Processes },
+            turns: if self.sim || together { Turns::Alternate } else { Turns::Processes },
             sends_from_buffers: false,
             may_lack: &[],
         }
@@ -192,8 +195,8 @@ impl Finding {
 ///
 /// [`CommandFailure::Check`] if a test has failed.
 pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(), CommandFailure> {
-    let network = arguments.network();
-    if let Outcome::NotOffered(what) = network.open_and_close_party() {
+    let (network, apart) = (arguments.network(arguments.together), arguments.network(false));
+    if let Outcome::NotOffered(what) = apart.open_and_close_party() {
         return Err(CommandFailure::NothingToCheck(what));
     }
     let unwritable = |file: &PathBuf, error| CommandFailure::NoReport { file: file.clone(), error };
@@ -204,7 +207,7 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     set_patience(Duration::from_secs(arguments.patience));
     // The outcome says what a test has panicked with.
     panic::set_hook(Box::new(|panic| FAILED_AT.set(panic.location().map(ToString::to_string))));
-    let programs = Programs::new(&network, arguments.seed);
+    let programs = Programs::new(&apart, arguments.seed);
     let (findings, unasked) = match &arguments.replay {
         Some(file) => {
             let program = programs::read(file)?;
@@ -227,7 +230,7 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     }
     if unasked > 0 {
         console.print_wrapped(format!(
-            "left out: {unasked} tests, which need endpoints of one process, or of homespun"
+            "left out: {unasked} tests, which need objects of homespun, or promises that it alone makes"
         ))?;
     }
     let count = |wanted: fn(&Outcome) -> bool| findings.iter().filter(|it| wanted(&it.outcome)).count();

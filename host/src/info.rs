@@ -14,6 +14,9 @@ pub struct InfoList {
     first: *mut FiInfo,
 }
 
+// SAFETY: an info belongs to no thread, and the list is its only owner.
+unsafe impl Send for InfoList {}
+
 impl InfoList {
     /// Takes ownership of a list. `None` if the list is empty.
     ///

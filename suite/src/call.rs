@@ -1,22 +1,24 @@
 //! The calls to a party in another process, and its answers.
 
+use std::time::Duration;
+
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::{
-    Address, Bytes, BytesMut, CqFormat, Domain, Endpoint, Error, FabricAddress, ReadError, SegmentMut, Tag,
-    TagMatch,
+    Address, Bytes, BytesMut, CqFormat, Domain, Endpoint, Errno, Error, FabricAddress, ReadError, SegmentMut,
+    Tag, TagMatch,
 };
 use serde::{Deserialize, Serialize};
 
 use super::atomic_call::AtomicCall;
 use super::flush_call::FlushCall;
 use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
-use super::provider::Granted;
+use super::provider::{Granted, Outcome};
 use super::raw::{Post, send_from_raw_memory};
 use super::region_spec::RegionSpec;
 use super::rma_call::RmaCall;
 use super::setup::Setup;
-use super::transport::TransportKind;
+use super::transport::{TransportKind, Turns};
 
 /// A request to the party's process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,6 +29,11 @@ pub(super) enum RemoteCall {
         transport: TransportKind,
         setup: Setup,
     },
+    /// Runs a test in the process. The first and only call. Answered by [`RemoteAnswer::Outcome`].
+    RunTest(TestInProcess),
+    /// Makes a call to an object of a side of connections: an endpoint, a passive endpoint or a request.
+    At(usize, Box<RemoteCall>),
+    Connection(ConnectionCall),
     /// From now on the process drives the party whenever it has no other call.
     StartDriving,
     Send(RemoteSend),
@@ -125,6 +132,96 @@ pub(super) enum RemoteCall {
     },
 }
 
+impl RemoteCall {
+    /// Makes a call that an endpoint of the library accepts or refuses.
+    pub(super) fn make(self, endpoint: &Endpoint) -> Result<(), Error> {
+        match self {
+            RemoteCall::Receive(receive) => receive.post(endpoint),
+            RemoteCall::Rma(call) => call.post(endpoint),
+            RemoteCall::Flush(call) => call.post(endpoint),
+            RemoteCall::Cancel { context } => endpoint.cancel(context),
+            RemoteCall::SetOpFlags(Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags),
+            RemoteCall::SetOpFlags(Direction::Receive, flags) => endpoint.set_rx_op_flags(flags),
+            RemoteCall::SetMinMultiRecv { bytes } => {
+                endpoint.set_min_multi_recv_bytes(bytes);
+                Ok(())
+            }
+            other => panic!("a call that is answered otherwise: {other:?}"),
+        }
+    }
+}
+
+/// A call to a side of connections or, [at](RemoteCall::At) its number, to one of its objects.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum ConnectionCall {
+    /// Answered by [`RemoteAnswer::Size`], the number of the endpoint.
+    OpenEndpoint(Origin),
+    /// Answered as `OpenEndpoint`.
+    OpenPassive,
+    /// Binds an endpoint to the queues of its side. Its events have this context.
+    Bind(u64),
+    Enable,
+    Listen,
+    SetBacklog(usize),
+    SetName(AddressForm),
+    /// Answered by [`RemoteAnswer::Address`].
+    Name,
+    /// Answered by [`RemoteAnswer::Address`].
+    Peer,
+    Connect(AddressForm, #[serde(with = "serde_bytes")] Vec<u8>),
+    Accept(#[serde(with = "serde_bytes")] Vec<u8>),
+    Reject(#[serde(with = "serde_bytes")] Vec<u8>),
+    Shutdown,
+    /// Answered by [`RemoteAnswer::Event`].
+    ReadEvent,
+    /// Answered by [`RemoteAnswer::Text`].
+    EventStrerror(i32),
+}
+
+/// What an endpoint is opened for.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum Origin {
+    New,
+    /// The request or the passive endpoint with this number.
+    Of(usize),
+}
+
+/// An event of a connection, or the failure of one. An endpoint is named by its context.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum EventForm {
+    Request {
+        number: usize,
+        listener: u64,
+        data: Vec<u8>,
+        from: AddressForm,
+        to: AddressForm,
+    },
+    Connected {
+        endpoint: u64,
+        data: Vec<u8>,
+    },
+    Shutdown {
+        endpoint: u64,
+    },
+    Failed {
+        object: u64,
+        #[serde(with = "form::errno")]
+        errno: Errno,
+        prov_errno: i32,
+        err_data: Vec<u8>,
+    },
+}
+
+/// A test that a process of its own runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct TestInProcess {
+    pub(super) transport: TransportKind,
+    pub(super) turns: Turns,
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) patience: Duration,
+}
+
 /// The answer to a call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RemoteAnswer {
@@ -158,6 +255,9 @@ pub(super) enum RemoteAnswer {
     ReadFailed(#[serde(with = "ReadErrorForm")] ReadError),
     Inserted(Vec<Result<u64, RefusedForm>>),
     Found(Option<u64>),
+    Outcome(Outcome),
+    Address(AddressForm),
+    Event(Option<EventForm>),
 }
 
 /// An address, in a message to another process.

@@ -1,5 +1,7 @@
 //! Endpoints with connections, and the queues to which they report.
 
+use std::borrow::Borrow;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -19,6 +21,7 @@ use super::ended::{Ended, poll_completion};
 use super::net::Net;
 use super::payload::received_bytes;
 use super::posix;
+pub(super) use super::sides::open_sides;
 use super::transport::Turns;
 
 /// A client or a server: a domain, an event queue and a completion queue. The context of each endpoint is a
@@ -40,10 +43,84 @@ pub struct Side {
     driver: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
+/// A side, whatever library its objects are of.
+pub trait ConnectionSide: Sync {
+    /// An endpoint that connects.
+    type Endpoint;
+    /// A passive endpoint.
+    type Listener;
+    /// A request for a connection.
+    type Request;
+    /// An event of a connection.
+    type Event: Debug + PartialEq + From<ConnectionEvent>;
+
+    /// Opens a passive endpoint with this context, and has it listen.
+    fn open_listener(&self, name: u64) -> Self::Listener;
+
+    /// Opens an endpoint with this context, which requests a connection.
+    fn connect(&self, name: u64, to: &Self::Listener, data: &[u8]) -> Self::Endpoint;
+
+    /// Accepts a request with an endpoint whose context is [`SERVER`].
+    fn accept(&self, request: &Self::Request, data: &[u8]) -> Self::Endpoint;
+
+    /// Reads an event, if there is one.
+    fn poll_event(&self) -> Option<Result<Self::Event, EventError>>;
+
+    /// The request that an event brings, or the event if it is another.
+    fn request_of(event: Self::Event) -> Result<Self::Request, Self::Event>;
+
+    /// Reads the end of an operation, if there is one.
+    fn poll_operation_end(&self) -> Option<Ended>;
+
+    /// Drives the queues, without reading them.
+    fn progress(&self);
+}
+
+fn side_of<T: Borrow<Side>>(it: &T) -> &Side {
+    it.borrow()
+}
+
+impl<T: Borrow<Side> + Sync> ConnectionSide for T {
+    type Endpoint = Endpoint;
+    type Listener = PassiveEndpoint;
+    type Request = ConnectionRequest;
+    type Event = ConnectionEvent;
+
+    fn open_listener(&self, name: u64) -> PassiveEndpoint {
+        side_of(self).open_listener(name)
+    }
+
+    fn connect(&self, name: u64, to: &PassiveEndpoint, data: &[u8]) -> Endpoint {
+        let connecting = side_of(self).open_endpoint(name);
+        connecting.connect(to.name().expect("it listens"), data).expect("a new endpoint can connect");
+        connecting
+    }
+
+    fn accept(&self, request: &ConnectionRequest, data: &[u8]) -> Endpoint {
+        side_of(self).accept(request, data)
+    }
+
+    fn poll_event(&self) -> Option<EventResult> {
+        side_of(self).poll_event()
+    }
+
+    fn request_of(event: ConnectionEvent) -> Result<ConnectionRequest, ConnectionEvent> {
+        if let ConnectionEvent::Request(request) = event { Ok(request) } else { Err(event) }
+    }
+
+    fn poll_operation_end(&self) -> Option<Ended> {
+        poll_completion(&side_of(self).cq)
+    }
+
+    fn progress(&self) {
+        side_of(self).progress();
+    }
+}
+
 /// An event, or an error entry, of an event queue.
 pub type EventResult = Result<ConnectionEvent, EventError>;
 
-const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
+pub(super) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
 impl Side {
     /// Opens a side whose queues have no wait objects.
@@ -177,7 +254,7 @@ fn spawn_driver(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, Join
 
 /// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
-pub fn next_event_of_first_side(sides: &[&Side]) -> EventResult {
+pub fn next_event_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Result<S::Event, EventError> {
     let deadline = Deadline::new();
     loop {
         if let Some(heard) = sides[0].poll_event() {
@@ -190,10 +267,10 @@ pub fn next_event_of_first_side(sides: &[&Side]) -> EventResult {
 
 /// Waits until an operation of the first side has ended. Drives all sides meanwhile.
 #[track_caller]
-pub fn next_operation_end_of_first_side(sides: &[&Side]) -> Ended {
+pub fn next_operation_end_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Ended {
     let deadline = Deadline::new();
     loop {
-        if let Some(ended) = poll_completion(&sides[0].cq) {
+        if let Some(ended) = sides[0].poll_operation_end() {
             return ended;
         }
         sides.iter().skip(1).for_each(|side| side.progress());
@@ -203,23 +280,21 @@ pub fn next_operation_end_of_first_side(sides: &[&Side]) -> Ended {
 
 /// As [`next_operation_end_of_first_side`], but the operation must succeed.
 #[track_caller]
-pub fn next_completion_of_first_side(sides: &[&Side]) -> Completion {
+pub fn next_completion_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Completion {
     next_operation_end_of_first_side(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
 /// As [`next_completion_of_first_side`], but returns the message that a receive has taken.
 #[track_caller]
-pub fn next_message_of_first_side(sides: &[&Side]) -> Vec<u8> {
+pub fn next_message_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Vec<u8> {
     received_bytes(&next_completion_of_first_side(sides).buffer)
 }
 
 /// As [`next_event_of_first_side`], but the event must be a connection request.
 #[track_caller]
-pub fn next_request_of_first_side(sides: &[&Side]) -> ConnectionRequest {
-    match next_event_of_first_side(sides) {
-        Ok(ConnectionEvent::Request(request)) => request,
-        other => panic!("not a request: {other:?}"),
-    }
+pub fn next_request_of_first_side<S: ConnectionSide>(sides: &[&S]) -> S::Request {
+    let event = next_event_of_first_side(sides).unwrap_or_else(|error| panic!("not a request: {error:?}"));
+    S::request_of(event).unwrap_or_else(|event| panic!("not a request: {event:?}"))
 }
 
 /// The context of the endpoint that connects, in a [`connect_pair`].
@@ -231,46 +306,38 @@ pub const LISTENER: u64 = 3;
 
 /// As [`next_completion_of_first_side`], for operations with these contexts, in any order.
 #[track_caller]
-pub fn expect_each_of_first_side<const N: usize>(sides: &[&Side], contexts: [u64; N]) {
+pub fn expect_each_of_first_side<S: ConnectionSide, const N: usize>(sides: &[&S], contexts: [u64; N]) {
     let mut ended = [(); N].map(|()| next_completion_of_first_side(sides).context);
     ended.sort_unstable();
     assert_eq!(ended, contexts);
 }
 
-/// Opens a client, and a server with a passive endpoint that listens.
-pub fn open_sides(net: &Net) -> (Side, Side, PassiveEndpoint) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
-    (client, server, listener)
-}
-
 /// Requests a connection. Returns the endpoint and the request, which has arrived.
 #[track_caller]
-pub fn ask(
-    client: &Side,
-    server: &Side,
-    listener: &PassiveEndpoint,
+pub fn ask<S: ConnectionSide>(
+    client: &S,
+    server: &S,
+    listener: &S::Listener,
     data: &[u8],
-) -> (Endpoint, ConnectionRequest) {
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(listener.name().expect("it listens"), data).expect("a new endpoint can connect");
+) -> (S::Endpoint, S::Request) {
+    let connecting = client.connect(CLIENT, listener, data);
     (connecting, next_request_of_first_side(&[server, client]))
 }
 
 /// Waits for the event of a new connection at both sides. The server's data is for the client.
 #[track_caller]
-pub fn expect_connected(client: &Side, server: &Side, data: &[u8]) {
-    let connected = |endpoint, data: &[u8]| ConnectionEvent::Connected { endpoint, data: data.into() };
+pub fn expect_connected<S: ConnectionSide>(client: &S, server: &S, data: &[u8]) {
+    let connected = |endpoint, data: &[u8]| ConnectionEvent::Connected { endpoint, data: data.into() }.into();
     assert_eq!(next_event_of_first_side(&[server, client]), Ok(connected(SERVER, b"")));
     assert_eq!(next_event_of_first_side(&[client, server]), Ok(connected(CLIENT, data)));
 }
 
 /// Waits at both sides for the event that the connection has ended.
 #[track_caller]
-pub fn expect_shut_down(client: &Side, server: &Side) {
+pub fn expect_shut_down<S: ConnectionSide>(client: &S, server: &S) {
     for (sides, endpoint) in [([client, server], CLIENT), ([server, client], SERVER)] {
         let end = ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed };
-        assert_eq!(next_event_of_first_side(&sides), Ok(end));
+        assert_eq!(next_event_of_first_side(&sides), Ok(end.into()));
     }
 }
 
@@ -284,7 +351,7 @@ pub fn open_connection(net: &Net) -> ((Side, Endpoint), (Side, Endpoint)) {
 
 /// Connects an endpoint of one side to an endpoint of the other.
 #[track_caller]
-pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
+pub fn connect_pair<S: ConnectionSide>(client: &S, server: &S) -> (S::Endpoint, S::Endpoint) {
     let listener = server.open_listener(LISTENER);
     let (connecting, request) = ask(client, server, &listener, b"may I?");
     let accepting = server.accept(&request, b"you may");
@@ -293,7 +360,7 @@ pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
 }
 
 /// Closes endpoints. Drives all sides meanwhile, since a close may wait until messages have left.
-pub fn close_with_progress<T: Send>(endpoints: T, sides: &[&Side]) {
+pub fn close_with_progress<T: Send, S: ConnectionSide>(endpoints: T, sides: &[&S]) {
     thread::scope(|scope| {
         let closing = scope.spawn(|| drop(endpoints));
         while !closing.is_finished() {

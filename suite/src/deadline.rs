@@ -16,6 +16,11 @@ pub fn set_patience(patience: Duration) {
     DEADLINE_MS.store(patience.as_millis() as u64, Ordering::Relaxed);
 }
 
+/// How long the tests of this process wait.
+pub(super) fn patience() -> Duration {
+    Duration::from_millis(DEADLINE_MS.load(Ordering::Relaxed))
+}
+
 /// How long a test yields while it waits. Then it sleeps between two looks: what takes so long comes late or
 /// never, and other tests have work for the core.
 const YIELDS_FOR: Duration = Duration::from_millis(50);
@@ -40,7 +45,7 @@ impl Deadline {
     /// A deadline from now on.
     pub fn new() -> Deadline {
         let begin = Instant::now();
-        Deadline { begin, end: begin + Duration::from_millis(DEADLINE_MS.load(Ordering::Relaxed)) }
+        Deadline { begin, end: begin + patience() }
     }
 
     /// Yields to other threads or sleeps briefly, and fails the test after the deadline.

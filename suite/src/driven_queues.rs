@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use homespun::CompletionQueue;
 
 use super::call::RemoteCall;
+use super::handle::Queue;
 use super::remote_party::RemoteParty;
 
 /// The queues of all parties. A test that waits for one queue drives all queues.
@@ -17,23 +18,38 @@ pub(super) struct DrivenQueues {
 
 /// A queue that tests drive.
 #[derive(Debug, Clone)]
-enum Driven {
+pub(super) enum Driven {
     Here(CompletionQueue),
-    /// The queues of a party in another process. The reference is weak, because the process ends with the
-    /// last strong reference to the party.
+    /// The queues of a party that answers calls. The reference is weak, because a party's process ends with
+    /// the last strong reference to the party.
     There(Weak<RemoteParty>),
 }
 
-impl DrivenQueues {
-    /// Adds a queue of this process.
-    pub(super) fn add(&self, cq: &CompletionQueue) {
-        self.lock_all().push(Driven::Here(cq.clone()));
+impl Driven {
+    pub(super) fn progress(&self) {
+        match self {
+            Driven::Here(cq) => cq.progress(),
+            Driven::There(party) => {
+                if let Some(party) = party.upgrade() {
+                    party.progress_if_idle();
+                }
+            }
+        }
     }
+}
 
-    /// Adds the queues of a party in another process, and has that process drive them.
-    pub(super) fn add_remote_party_and_start_driving(&self, party: &Arc<RemoteParty>) {
-        party.call_for_result(&RemoteCall::StartDriving).expect("this call is not refused");
-        self.lock_all().push(Driven::There(Arc::downgrade(party)));
+impl DrivenQueues {
+    /// Adds a queue, and has the process of a party in another one drive it.
+    pub(super) fn add(&self, queue: &Queue) -> Driven {
+        let driven = match queue {
+            Queue::Here(cq) => Driven::Here(cq.clone()),
+            Queue::There { remote, .. } => {
+                remote.call_for_result(&RemoteCall::StartDriving).expect("this call is not refused");
+                Driven::There(Arc::downgrade(remote))
+            }
+        };
+        self.lock_all().push(driven.clone());
+        driven
     }
 
     /// Tells the threads that drive queues to end.
@@ -49,16 +65,7 @@ impl DrivenQueues {
     /// Drives all queues once.
     pub(super) fn progress(&self) {
         let all = self.lock_all().clone();
-        for queue in &all {
-            match queue {
-                Driven::Here(cq) => cq.progress(),
-                Driven::There(party) => {
-                    if let Some(party) = party.upgrade() {
-                        party.call_if_alive(&RemoteCall::Progress);
-                    }
-                }
-            }
-        }
+        all.iter().for_each(Driven::progress);
     }
 
     fn lock_all(&self) -> MutexGuard<'_, Vec<Driven>> {

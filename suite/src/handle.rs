@@ -1,5 +1,6 @@
 //! Handles of a party's objects, with the library's calls. The party is in this process or in another.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::thread;
 
@@ -13,11 +14,11 @@ use homespun::{
 
 use super::atomic_call::{AtomicBy, AtomicCall};
 use super::call::{
-    AddressForm, Direction, QueueName, ReceiveBy, RefusedForm, RemoteAnswer, RemoteCall, RemoteReceive,
-    RemoteSend, SendBy,
+    AddressForm, ConnectionCall, Direction, QueueName, ReceiveBy, RefusedForm, RemoteAnswer, RemoteCall,
+    RemoteReceive, RemoteSend, SendBy,
 };
 use super::driven_queues::DrivenQueues;
-use super::ended::Ended;
+use super::ended::{Ended, poll_completion};
 use super::flush_call::FlushCall;
 use super::raw::{Post, RawBuffer};
 use super::remote_party::RemoteParty;
@@ -41,7 +42,8 @@ enum EndpointPlace {
     },
     There {
         remote: Arc<RemoteParty>,
-        name: Address,
+        /// `None` if the endpoint has connections, and gets its name late.
+        name: Option<Address>,
         info: Box<Info>,
     },
 }
@@ -99,7 +101,7 @@ impl Endpoint {
 
     pub(super) fn new_remote(
         remote: Arc<RemoteParty>,
-        name: Address,
+        name: Option<Address>,
         info: Info,
         queues: Arc<DrivenQueues>,
     ) -> Endpoint {
@@ -128,7 +130,28 @@ impl Endpoint {
     pub fn name(&self) -> Result<Address, Error> {
         match self.place() {
             EndpointPlace::Here { endpoint, .. } => endpoint.name(),
-            EndpointPlace::There { name, .. } => Ok(*name),
+            EndpointPlace::There { name: Some(name), .. } => Ok(*name),
+            EndpointPlace::There { remote, .. } => remote.call_for_address(ConnectionCall::Name),
+        }
+    }
+
+    /// `fi_getpeer(3)`.
+    pub fn peer(&self) -> Result<Address, Error> {
+        match self.place() {
+            EndpointPlace::Here { endpoint, .. } => endpoint.peer(),
+            EndpointPlace::There { remote, .. } => remote.call_for_address(ConnectionCall::Peer),
+        }
+    }
+
+    /// Makes a call for the endpoint's connection.
+    pub(super) fn connection_call(
+        &self,
+        here: impl FnOnce(&homespun::Endpoint) -> Result<(), Error>,
+        there: impl FnOnce() -> ConnectionCall,
+    ) -> Result<(), Error> {
+        match self.place() {
+            EndpointPlace::Here { endpoint, .. } => here(endpoint),
+            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Connection(there())),
         }
     }
 
@@ -250,14 +273,14 @@ impl Endpoint {
     /// `fi_recvmsg(3)`, or with a tag `fi_trecvmsg(3)`.
     pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = receive;
-        self.post_receive_call(RemoteReceive {
+        self.make(RemoteCall::Receive(RemoteReceive {
             by: ReceiveBy::Message,
             buffers,
             from,
             tagged,
             context,
             flags,
-        })
+        }))
     }
 
     /// Posts a receive into pieces of raw memory of these lengths. No other operation of this endpoint may
@@ -285,18 +308,12 @@ impl Endpoint {
 
     /// Accesses a region of a peer.
     pub fn rma(&self, call: RmaCall) -> Result<(), Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => call.post(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Rma(call)),
-        }
+        self.make(RemoteCall::Rma(call))
     }
 
     /// Flushes a range of a region of a peer.
     pub fn flush(&self, call: FlushCall) -> Result<(), Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => call.post(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Flush(call)),
-        }
+        self.make(RemoteCall::Flush(call))
     }
 
     /// Posts an atomic operation on a region of a peer. If the results go to raw memory, returns that
@@ -314,10 +331,7 @@ impl Endpoint {
 
     /// `fi_cancel(3)`.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.cancel(context),
-            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Cancel { context }),
-        }
+        self.make(RemoteCall::Cancel { context })
     }
 
     /// The default flags of sends.
@@ -335,22 +349,12 @@ impl Endpoint {
 
     /// Replaces the default flags of sends.
     pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.set_tx_op_flags(flags),
-            EndpointPlace::There { remote, .. } => {
-                remote.call_for_result(&RemoteCall::SetOpFlags(Direction::Transmit, flags))
-            }
-        }
+        self.make(RemoteCall::SetOpFlags(Direction::Transmit, flags))
     }
 
     /// Replaces the default flags of receives.
     pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.set_rx_op_flags(flags),
-            EndpointPlace::There { remote, .. } => {
-                remote.call_for_result(&RemoteCall::SetOpFlags(Direction::Receive, flags))
-            }
-        }
+        self.make(RemoteCall::SetOpFlags(Direction::Receive, flags))
     }
 
     /// `FI_OPT_MIN_MULTI_RECV`.
@@ -366,12 +370,7 @@ impl Endpoint {
 
     /// Sets `FI_OPT_MIN_MULTI_RECV`.
     pub fn set_min_multi_recv_bytes(&self, bytes: usize) {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.set_min_multi_recv_bytes(bytes),
-            EndpointPlace::There { remote, .. } => {
-                remote.call_for_result(&RemoteCall::SetMinMultiRecv { bytes }).expect("any number will do");
-            }
-        }
+        self.make(RemoteCall::SetMinMultiRecv { bytes }).expect("any number will do");
     }
 
     fn post_send(
@@ -404,13 +403,15 @@ impl Endpoint {
         tagged: Option<TagMatch>,
         context: u64,
     ) -> Result<(), Error> {
-        self.post_receive_call(RemoteReceive { by, buffers, from, tagged, context, flags: OpFlags::empty() })
+        let flags = OpFlags::empty();
+        self.make(RemoteCall::Receive(RemoteReceive { by, buffers, from, tagged, context, flags }))
     }
 
-    fn post_receive_call(&self, receive: RemoteReceive) -> Result<(), Error> {
+    /// Makes a call that the endpoint accepts or refuses.
+    fn make(&self, call: RemoteCall) -> Result<(), Error> {
         match self.place() {
-            EndpointPlace::Here { endpoint, .. } => receive.post(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Receive(receive)),
+            EndpointPlace::Here { endpoint, .. } => call.make(endpoint),
+            EndpointPlace::There { remote, .. } => remote.call_for_result(&call),
         }
     }
 
@@ -419,21 +420,44 @@ impl Endpoint {
     }
 }
 
+impl Deref for Endpoint {
+    type Target = homespun::Endpoint;
+
+    fn deref(&self) -> &homespun::Endpoint {
+        self.expect_local()
+    }
+}
+
+impl Deref for Queue {
+    type Target = CompletionQueue;
+
+    fn deref(&self) -> &CompletionQueue {
+        self.expect_local()
+    }
+}
+
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        match self.place.take() {
-            Some(EndpointPlace::Here { endpoint, .. }) => thread::scope(|scope| {
-                let closing = scope.spawn(|| drop(endpoint));
-                while !closing.is_finished() {
-                    self.queues.progress();
-                    thread::yield_now();
-                }
-            }),
-            Some(EndpointPlace::There { remote, .. }) if !thread::panicking() => {
-                remote.call_if_alive(&RemoteCall::CloseEndpoint);
-            }
-            Some(EndpointPlace::There { .. }) | None => {}
+        let Some(place) = self.place.take() else { return };
+        let is_here = match &place {
+            EndpointPlace::Here { .. } => true,
+            EndpointPlace::There { .. } if thread::panicking() => return,
+            EndpointPlace::There { remote, .. } => remote.is_here(),
+        };
+        let close = || match place {
+            EndpointPlace::Here { endpoint, .. } => drop(endpoint),
+            EndpointPlace::There { remote, .. } => remote.call_if_alive(&RemoteCall::CloseEndpoint),
+        };
+        if !is_here {
+            return close();
         }
+        thread::scope(|scope| {
+            let closing = scope.spawn(close);
+            while !closing.is_finished() {
+                self.queues.progress();
+                thread::yield_now();
+            }
+        });
     }
 }
 
@@ -444,6 +468,14 @@ impl Queue {
         match self {
             Queue::Here(cq) => cq,
             Queue::There { .. } => panic!("the party lives in another process"),
+        }
+    }
+
+    /// Whether the queue is in this process, perhaps behind the C interface.
+    pub(super) fn is_here(&self) -> bool {
+        match self {
+            Queue::Here(_) => true,
+            Queue::There { remote, .. } => remote.is_here(),
         }
     }
 
@@ -511,6 +543,14 @@ impl Queue {
             }
             RemoteAnswer::ReadFailed(error) => Err(error),
             other => panic!("{other:?}"),
+        }
+    }
+
+    /// Reads a completion or an error entry, if there is one.
+    pub(super) fn poll_completion(&self) -> Option<Ended> {
+        match self {
+            Queue::Here(cq) => poll_completion(cq),
+            Queue::There { remote, name, .. } => expect_ended_answer(remote.call(&RemoteCall::Poll(*name))),
         }
     }
 
@@ -630,6 +670,14 @@ impl ReceiveBuffer {
                 expect_bytes_answer(remote.call(&RemoteCall::Contents { context: *context }))
             }
         }
+    }
+}
+
+/// The end of an operation in a party's answer.
+pub(super) fn expect_ended_answer(answer: RemoteAnswer) -> Option<Ended> {
+    match answer {
+        RemoteAnswer::Ended(ended) => ended.map(Ended::from),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -22,6 +22,7 @@
 // The attribute `over` names this crate, in whose tests it stands too.
 extern crate self as homespun_suite;
 
+mod answering;
 mod atomic_call;
 mod call;
 pub mod clauses;
@@ -59,6 +60,7 @@ pub mod seccomp;
 mod semantic_tests;
 mod semantics;
 mod setup;
+mod sides;
 pub mod sleeping;
 mod transport;
 

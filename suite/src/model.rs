@@ -2,14 +2,14 @@
 //! network. Their results are checked against a model of matching, memory and elements.
 //!
 //! A [program](Program) runs step by step. Its calls and their results are recorded as a history, which is
-//! then checked. Shared receive contexts ([`shared_context`]), connected endpoints ([`connected`]) and
-//! deferred work ([`works`]) have their own programs.
+//! then checked. Shared receive contexts ([`shared_context`]) and deferred work ([`works`]) have their own
+//! programs.
 
 mod acceptor;
 mod accesses;
 mod atomics;
 mod buffers;
-pub mod connected;
+mod connected;
 mod elements;
 mod ends;
 mod history;
@@ -32,22 +32,15 @@ use crate::model::rules::accept_history;
 use crate::model::time_limit::run_with_time_limit;
 use crate::{Net, TransportKind, Turns};
 
-pub use self::acceptor::Violation;
 pub use self::offer::Offer;
-pub use self::program::{Disruption, Program, any_program};
+pub use self::program::{Disruption, Program, any_connected_program, any_program};
 pub use self::search::Search;
 
 /// Runs a program over a new network of this kind, whose provider offers this. Panics unless the model
-/// explains its history, with what these disruptions leave of the promises.
-pub fn run_and_check(
-    turns: Turns,
-    transport: &TransportKind,
-    offer: &Offer,
-    program: &Program,
-    disruption: Disruption,
-) {
+/// explains its history, with what the program's disruptions leave of the promises.
+pub fn run_and_check(turns: Turns, transport: &TransportKind, offer: &Offer, program: &Program) {
     let net = Net::new(transport, turns);
     let history = run_with_time_limit(program, || run::run_program(&net, offer, program));
-    accept_history(&history, disruption, program.order, program.completes_in_order)
+    accept_history(&history, program.disruption, program.order, program.completes_in_order)
         .unwrap_or_else(|violation| panic!("{violation}"));
 }

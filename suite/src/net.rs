@@ -7,12 +7,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use homespun::flags::InfoFlags;
-use homespun::info::{Info, Progress};
+use homespun::info::{EndpointType, Info, Progress};
 use homespun::params::Params;
-use homespun::{Address, Domain, Fabric, FabricAddress, SimulatedClock};
+use homespun::{Address, Domain, Endpoint, Fabric, FabricAddress, SimulatedClock};
 use homespun_engine::loopback::{Faults, Network};
 use socket2::{Socket, Type};
 
+use super::call::{AddressForm, QueueName, RemoteAnswer};
+use super::connecting::Side;
 use super::driven_queues::DrivenQueues;
 use super::handle::Queue;
 use super::neighbours::Neighbours;
@@ -138,7 +140,7 @@ impl Net {
         let TransportKind::Provider(_) = self.transport else { return &self.info };
         self.granted.get_or_init(|| {
             let mut info = self.info.clone();
-            RemoteParty::spawn(&self.transport).call_for_granted(&self.transport).limit(&mut info);
+            RemoteParty::open_for_granted(&self.transport, self.turns != Turns::Processes).limit(&mut info);
             info
         })
     }
@@ -219,15 +221,11 @@ impl Net {
             }
         };
         let queues = self.queues.clone();
-        let party = if self.turns == Turns::Processes {
+        let has_process = self.turns == Turns::Processes;
+        let party = if has_process || matches!(self.transport, TransportKind::Provider(_)) {
             let number = self.processes.fetch_add(1, Ordering::Relaxed);
-            Party::open_in_own_process(
-                &self.transport.for_process(number),
-                &domain,
-                &self.info,
-                setup,
-                queues,
-            )
+            let transport = self.transport.for_process(number);
+            Party::open_answering(&transport, &domain, &self.info, setup, queues, !has_process)
         } else {
             Party::open(&domain, &self.info, setup, queues)
         };
@@ -235,6 +233,30 @@ impl Net {
             self.start_driving(&party);
         }
         party
+    }
+
+    /// Makes a party of a connected endpoint, and drives it together with the others.
+    pub(crate) fn party_of_connection(&self, side: &Side, endpoint: Endpoint) -> Party {
+        let party = Party::of_connection(side, endpoint, self.queues.clone());
+        self.start_driving(&party);
+        party
+    }
+
+    /// Opens a side of connections, if sides answer calls over this network. Returns its info and its
+    /// completion queue, too.
+    pub(super) fn open_answering_side(&self) -> Option<(Arc<RemoteParty>, Info, Queue)> {
+        let TransportKind::Provider(_) = self.transport else { return None };
+        let setup = Setup { is_side: true, ..Setup::default() };
+        let (remote, opened) = RemoteParty::open(&self.transport, setup, self.turns != Turns::Processes);
+        let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format, granted } = opened else {
+            panic!("{opened:?}");
+        };
+        let mut info = self.info.clone();
+        granted.expect("a provider grants something").limit(&mut info);
+        (info.ep.ep_type, info.src_addr) = (Some(EndpointType::Msg), Some(name));
+        let format = format.expect("a queue that is open has a format");
+        let cq = Queue::There { remote: remote.clone(), name: QueueName::First, depth_entries, format };
+        Some((remote, info, cq))
     }
 
     /// Returns whether an endpoint can be opened at an address that a former endpoint had. An endpoint of
@@ -288,16 +310,12 @@ impl Net {
         if self.turns == Turns::Automatic {
             return;
         }
-        let cq = match queue {
-            Queue::Here(cq) => cq.clone(),
-            Queue::There { remote, .. } => return self.queues.add_remote_party_and_start_driving(remote),
-        };
-        self.queues.add(&cq);
+        let driven = self.queues.add(queue);
         if self.turns == Turns::Threads {
             let queues = self.queues.clone();
             let driver = thread::spawn(move || {
                 while !queues.is_stop_requested() {
-                    cq.progress();
+                    driven.progress();
                     thread::yield_now();
                 }
             });

@@ -13,11 +13,12 @@ use homespun::{
 };
 
 use super::call::{AddressForm, QueueName, RemoteAnswer, RemoteCall};
+use super::connecting::Side;
 use super::counters::Counters;
 use super::deadline::Deadline;
 use super::driven_queues::DrivenQueues;
-use super::ended::{Ended, poll_completion};
-use super::handle::{Endpoint, Queue, Vector};
+use super::ended::Ended;
+use super::handle::{Endpoint, Queue, Vector, expect_ended_answer};
 use super::payload::{marked_buffer, payload, received_bytes};
 use super::region_spec::{MemoryKind, RegionSpec};
 use super::regions::{Region, Registered};
@@ -96,20 +97,39 @@ impl Party {
         }
     }
 
-    /// Opens a party in a process of its own. That process drives the party, unless [`Setup::asleep`] is
-    /// set.
-    pub(super) fn open_in_own_process(
+    /// Makes a party of a connected endpoint of this process.
+    pub(super) fn of_connection(
+        side: &Side,
+        endpoint: homespun::Endpoint,
+        queues: Arc<DrivenQueues>,
+    ) -> Party {
+        Party {
+            endpoint: Endpoint::new_local(endpoint, None, queues.clone()),
+            cq: Queue::Here(side.cq.clone()),
+            receive_cq: None,
+            av: Vector::Here(side.domain.open_av(&AvAttr::default()).expect("an address vector")),
+            counters: None,
+            domain: Some(side.domain.clone()),
+            queues,
+            is_native: true,
+            is_homespun: true,
+        }
+    }
+
+    /// Opens a party that answers calls: behind the C interface if it `is_here`, or else in a process of its
+    /// own, which drives the party, unless [`Setup::asleep`] is set.
+    pub(super) fn open_answering(
         transport: &TransportKind,
         domain: &Domain,
         info: &Info,
         setup: Setup,
         queues: Arc<DrivenQueues>,
+        is_here: bool,
     ) -> Party {
         assert!(setup.shares_cq.is_none(), "processes do not share queues");
         let (has_two_queues, counts) = (setup.separate_queues, setup.counts);
         let asked = setup.info_from_offered(info);
-        let remote = Arc::new(RemoteParty::spawn(transport));
-        let opened = remote.call(&RemoteCall::Open { transport: transport.clone(), setup });
+        let (remote, opened) = RemoteParty::open(transport, setup, is_here);
         let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format, granted } = opened else {
             panic!("{opened:?}");
         };
@@ -125,7 +145,7 @@ impl Party {
         let format = format.expect("a queue that is open has a format");
         let queue = |name| Queue::There { remote: remote.clone(), name, depth_entries, format };
         Party {
-            endpoint: Endpoint::new_remote(remote.clone(), name, granted, queues.clone()),
+            endpoint: Endpoint::new_remote(remote.clone(), Some(name), granted, queues.clone()),
             cq: queue(QueueName::First),
             receive_cq: has_two_queues.then(|| queue(QueueName::Receive)),
             av: Vector::There(remote.clone()),
@@ -150,10 +170,7 @@ impl Party {
 
     /// The process id of the party's process.
     pub fn process_id(&self) -> u32 {
-        match &self.cq {
-            Queue::Here(_) => std::process::id(),
-            Queue::There { remote, .. } => remote.process_id(),
-        }
+        if self.cq.is_here() { std::process::id() } else { self.remote().process_id() }
     }
 
     /// Kills the party's process, which must not be the test's own.
@@ -299,10 +316,7 @@ impl Party {
 
     /// Reads a completion or an error entry from `cq`, if there is one. Does not drive other parties.
     pub fn poll_completion(&self) -> Option<Ended> {
-        match &self.cq {
-            Queue::Here(cq) => poll_completion(cq),
-            Queue::There { remote, name, .. } => expect_ended_answer(remote.call(&RemoteCall::Poll(*name))),
-        }
+        self.cq.poll_completion()
     }
 
     /// Exchanges a message each way. The two parties have each other's address. The messages are too long to
@@ -333,15 +347,15 @@ impl Party {
         let deadline = Deadline::new();
         loop {
             let next = match queue {
-                Queue::Here(cq) => poll_completion(cq),
-                Queue::There { remote, name, .. } => {
+                Queue::There { remote, name, .. } if !remote.is_here() => {
                     expect_ended_answer(remote.call(&RemoteCall::Next(*name)))
                 }
+                queue => queue.poll_completion(),
             };
             if let Some(ended) = next {
                 return ended;
             }
-            if let Queue::Here(_) = queue {
+            if queue.is_here() {
                 self.queues.progress();
             }
             deadline.yield_or_panic("a completion");
@@ -405,13 +419,5 @@ impl Party {
         let completion = self.next_completion();
         assert_eq!(completion.context, context);
         assert!(completion.flags.contains(CompletionFlags::SEND));
-    }
-}
-
-/// The end of an operation in a process's answer.
-fn expect_ended_answer(answer: RemoteAnswer) -> Option<Ended> {
-    match answer {
-        RemoteAnswer::Ended(ended) => ended.map(Ended::from),
-        other => panic!("{other:?}"),
     }
 }

@@ -1,4 +1,4 @@
-//! The part of a party that runs in the party's own process. It carries out the calls of the test.
+//! What carries out the calls of a test to a party, and the process of a party.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use homespun::{Address, AddressVector, Bytes, CompletionQueue, CounterEvents, Domain, Error, FabricAddress};
 
+use super::answering::{PartyServer, WAITING_ROUNDS};
 use super::call::{AddressForm, Direction, QueueName, RefusedForm, RemoteAnswer, RemoteCall};
 use super::counters::Counters;
 use super::ended::{Ended, poll_completion};
@@ -18,6 +19,7 @@ use super::posix::{become_user, fork_idle_child, run_in_forked_child};
 use super::process::Channel;
 use super::raw::{RawBuffer, RawMemory};
 use super::regions::Registered;
+use super::remote_party::open_party_of_provider;
 use super::seccomp::{COPIES_ACROSS, fail_system_calls_of_process};
 use super::transport::{TransportKind, Turns};
 
@@ -27,11 +29,22 @@ const BUSY_ROUNDS: usize = 100;
 /// The length of the sleep between rounds, which a call ends early.
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// For this many rounds a party waits for a completion. Then it answers that there is none.
-pub(super) const WAITING_ROUNDS: usize = 1000;
+/// Serves a party until the test closes the channel.
+fn serve(party: &mut dyn PartyServer, opened: &RemoteAnswer, channel: &mut Channel) {
+    channel.send_message(opened).expect("a test that listens");
+    loop {
+        if party.drives_itself() {
+            drive_until_called(channel, || party.progress());
+        }
+        let Some(call) = channel.receive_message().expect("a test that asks") else { return };
+        let answer = party.execute_call(call);
+        channel.send_message(&answer).expect("a test that listens");
+    }
+}
 
-/// The party inside its process.
-struct PartyServer {
+/// A party of homespun's own library inside its process.
+#[derive(Debug)]
+struct NativeServer {
     transport: TransportKind,
     /// `None` once it is closed; its completions can still be read.
     endpoint: Option<Endpoint>,
@@ -50,11 +63,11 @@ struct PartyServer {
     closed: BTreeMap<usize, RawMemory>,
 }
 
-impl PartyServer {
-    fn new(transport: TransportKind, party: Party, drives_itself: bool) -> PartyServer {
+impl NativeServer {
+    fn new(transport: TransportKind, party: Party, drives_itself: bool) -> NativeServer {
         let Party { endpoint, cq, receive_cq, av, counters, domain, .. } = party;
         let queue = |queue: Queue| queue.expect_local().clone();
-        PartyServer {
+        NativeServer {
             transport,
             endpoint: Some(endpoint),
             cq: queue(cq),
@@ -69,16 +82,11 @@ impl PartyServer {
             closed: BTreeMap::new(),
         }
     }
+}
 
-    fn serve(mut self, channel: &mut Channel) {
-        loop {
-            if self.drives_itself {
-                drive_until_called(channel, || self.progress());
-            }
-            let Some(call) = channel.receive_message().expect("a test that asks") else { return };
-            let answer = self.execute_call(call);
-            channel.send_message(&answer).expect("a test that listens");
-        }
+impl PartyServer for NativeServer {
+    fn drives_itself(&self) -> bool {
+        self.drives_itself
     }
 
     fn progress(&self) {
@@ -90,7 +98,6 @@ impl PartyServer {
 
     fn execute_call(&mut self, call: RemoteCall) -> RemoteAnswer {
         match call {
-            RemoteCall::Open { .. } => panic!("the party is open"),
             RemoteCall::StartDriving => self.drives_itself = true,
             RemoteCall::Progress => self.progress(),
             RemoteCall::RefuseCopies { errno } => fail_system_calls_of_process(&COPIES_ACROSS, errno),
@@ -150,7 +157,6 @@ impl PartyServer {
                 );
             }
             RemoteCall::MinMultiRecv => return RemoteAnswer::Size(self.endpoint().min_multi_recv_bytes()),
-            RemoteCall::SetMinMultiRecv { bytes } => self.endpoint().set_min_multi_recv_bytes(bytes),
             RemoteCall::ReceiveRaw { lens_bytes, ignore, post } => {
                 return match RawBuffer::post_receive(self.endpoint(), &lens_bytes, ignore, post) {
                     Ok(room) => {
@@ -164,9 +170,6 @@ impl PartyServer {
                 let endpoint = self.endpoint.as_ref().expect("nothing is asked of a closed endpoint");
                 return answer_from_result(endpoint.post_send_call(send));
             }
-            RemoteCall::Receive(receive) => return answer_from_result(receive.post(self.endpoint())),
-            RemoteCall::Rma(call) => return answer_from_result(call.post(self.endpoint())),
-            RemoteCall::Flush(call) => return answer_from_result(call.post(self.endpoint())),
             RemoteCall::Atomic(call) => {
                 let context = call.context;
                 return match call.post(self.endpoint()) {
@@ -217,23 +220,19 @@ impl PartyServer {
             RemoteCall::ClosedContent(number) => {
                 return RemoteAnswer::Bytes(self.closed.get(&number).expect("a closed region").content());
             }
-            RemoteCall::Cancel { context } => return answer_from_result(self.endpoint().cancel(context)),
             RemoteCall::OpFlags(Direction::Transmit) => {
                 return RemoteAnswer::Flags(self.endpoint().tx_op_flags());
             }
             RemoteCall::OpFlags(Direction::Receive) => {
                 return RemoteAnswer::Flags(self.endpoint().rx_op_flags());
             }
-            RemoteCall::SetOpFlags(Direction::Transmit, flags) => {
-                return answer_from_result(self.endpoint().set_tx_op_flags(flags));
-            }
-            RemoteCall::SetOpFlags(Direction::Receive, flags) => {
-                return answer_from_result(self.endpoint().set_rx_op_flags(flags));
-            }
+            call => return answer_from_result(call.make(self.endpoint())),
         }
         RemoteAnswer::Done
     }
+}
 
+impl NativeServer {
     /// Waits some rounds for the next operation to end.
     fn next_ended_within_rounds(&self, name: QueueName) -> Option<Ended> {
         for _ in 0..WAITING_ROUNDS {
@@ -273,7 +272,7 @@ impl PartyServer {
 }
 
 /// Drives a party until the test has a call for it.
-pub(super) fn drive_until_called(channel: &Channel, progress: impl Fn()) {
+fn drive_until_called(channel: &Channel, progress: impl Fn()) {
     let mut rounds = 0;
     while !channel.wait_readable(if rounds < BUSY_ROUNDS { Duration::ZERO } else { SLEEP }) {
         progress();
@@ -289,28 +288,26 @@ fn answer_from_result(result: Result<(), Error>) -> RemoteAnswer {
     }
 }
 
-#[cfg(feature = "providers")]
-use super::provider_party::serve as serve_party_of_provider;
-
-#[cfg(not(feature = "providers"))]
-fn serve_party_of_provider(
-    provider: &super::provider::Provider,
-    _setup: &super::setup::Setup,
-    _channel: &mut Channel,
-) {
-    panic!("{provider:?}: this program is built without the feature `providers`");
-}
-
-/// Runs a party's process. The test that [`party_process_entry`](crate::party_process_entry) defines calls
+/// Runs a party's process, or that of a test whose parties all live there. The test that
+/// [`party_process_entry`](crate::party_process_entry) defines calls
 /// this function. In a process that no test has started, the function returns at once.
 pub fn serve_party() {
     let Some(mut channel) = Channel::from_parent() else { return };
-    let Some(RemoteCall::Open { transport, setup }) = channel.receive_message().expect("a test that asks")
-    else {
-        return;
+    let (transport, setup) = match channel.receive_message().expect("a test that asks") {
+        Some(RemoteCall::Open { transport, setup }) => (transport, setup),
+        Some(RemoteCall::RunTest(test)) => {
+            let outcome = RemoteAnswer::Outcome(test.run());
+            return channel.send_message(&outcome).expect("a test that listens");
+        }
+        _ => return,
     };
     if let TransportKind::Provider(provider) = &transport {
-        return serve_party_of_provider(provider, &setup, &mut channel);
+        return match open_party_of_provider(provider, &setup) {
+            Ok((mut party, opened)) => serve(&mut *party, &opened, &mut channel),
+            Err(what) => {
+                channel.send_message(&RemoteAnswer::NotOffered(what)).expect("a test that listens");
+            }
+        };
     }
     if let Some(uid) = setup.user {
         become_user(uid);
@@ -324,6 +321,5 @@ pub fn serve_party() {
         format: Some(party.cq.format()),
         granted: None,
     };
-    channel.send_message(&opened).expect("a test that listens");
-    PartyServer::new(transport, party, drives_itself).serve(&mut channel);
+    serve(&mut NativeServer::new(transport, party, drives_itself), &opened, &mut channel);
 }

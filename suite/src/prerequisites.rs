@@ -174,13 +174,6 @@ impl Prerequisite {
         required: Required::Never,
     };
 
-    /// Two processors.
-    pub const TWO_PROCESSORS: Prerequisite = Prerequisite {
-        name: "two processors",
-        reason: "two ranks do not run at the same time on one processor",
-        required: Required::InCi,
-    };
-
     /// Reports that the calling test is skipped, since the host lacks this feature. `detail` adds what is
     /// known about it.
     ///

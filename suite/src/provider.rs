@@ -1,5 +1,7 @@
 //! Other providers of libfabric, whose parties are reached through the C interface.
 
+use std::panic::{self, UnwindSafe};
+
 use serde::{Deserialize, Serialize};
 
 use homespun::flags::{Caps, Order};
@@ -59,5 +61,36 @@ impl Granted {
         info.rx.size_ops = self.rx_size_ops;
         info.tx.inject_size_bytes = self.inject_bytes;
         info.tx.iov_limit = self.iov_limit;
+    }
+}
+
+/// How a test over a network has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// As it should.
+    Passed,
+    /// The provider does not have this, which the test needs.
+    NotOffered(String),
+    /// With this panic.
+    Failed(String),
+    /// A party's process has ended by a signal.
+    Crashed(String),
+}
+
+impl Outcome {
+    /// Runs something that uses parties, and says how it has ended.
+    pub fn of(run: impl FnOnce() + UnwindSafe) -> Outcome {
+        let Err(panic) = panic::catch_unwind(run) else { return Outcome::Passed };
+        let panic = match panic.downcast::<NotOffered>() {
+            Ok(not_offered) => return Outcome::NotOffered(not_offered.0),
+            Err(panic) => panic,
+        };
+        let panic = match panic.downcast::<Crashed>() {
+            Ok(crashed) => return Outcome::Crashed(crashed.0),
+            Err(panic) => panic,
+        };
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Outcome::Failed(text.unwrap_or_default())
     }
 }

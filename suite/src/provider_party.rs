@@ -1,6 +1,7 @@
-//! A party behind the C interface of any libfabric provider, in a process of its own. It carries out the
-//! calls of the test, as [`party_server`](super::party_server) does for a party of homespun.
+//! A party behind the C interface of any libfabric provider. It carries out the calls of the test, as
+//! [`party_server`](super::party_server) does for a party of homespun's own library.
 
+mod connections;
 mod names;
 mod opening;
 mod posted;
@@ -30,16 +31,17 @@ use homespun_host::abi::{
 use homespun_host::{Libfabric, Object, counter_attr};
 use libc::c_int;
 
+use self::connections::Connections;
 use self::names::{bytes_of_name, name_from_bytes};
 use self::opening::Opening;
 use self::posted::{Entry, Piece, Posted};
 use self::posting::{ANY, Poster, check};
+use super::answering::{PartyServer, WAITING_ROUNDS};
 use super::call::{AddressForm, Direction, QueueName, ReceiveBy, RefusedForm, RemoteAnswer, RemoteCall};
 use super::ended::Ended;
 use super::form::{EndedForm, NameForm};
-use super::party_server::{WAITING_ROUNDS, drive_until_called};
-use super::process::Channel;
 use super::provider::Provider;
+use super::raw::GUARD_BYTES;
 use super::setup::Setup;
 
 /// How long a party repeats a call that another provider answers with EAGAIN, which it may do at any time.
@@ -63,21 +65,27 @@ impl From<Errno> for Refused {
 }
 
 /// A completion queue and the format of its entries.
+#[derive(Debug)]
 struct ReadQueue {
     cq: Object<FidCq>,
     format: CqFormat,
 }
 
+/// Counters, with the event that each counts.
+type Counters = Vec<(CounterEvents, Object<FidCntr>)>;
+
 /// A region that is open.
+#[derive(Debug)]
 struct RegisteredPiece {
     mr: Object<FidMr>,
     piece: Piece,
-    counters: Vec<(CounterEvents, Object<FidCntr>)>,
+    counters: Counters,
 }
 
-/// The party inside its process.
-struct ProviderParty<'a> {
-    opening: Opening<'a>,
+/// The party.
+#[derive(Debug)]
+struct ProviderParty {
+    opening: Opening,
     /// Whether the provider offers these completion levels.
     levels: HashMap<OpFlags, bool>,
     caps: Caps,
@@ -85,9 +93,11 @@ struct ProviderParty<'a> {
     ep: Option<Object<FidEp>>,
     cq: ReadQueue,
     receive_cq: Option<ReadQueue>,
-    av: Object<FidAv>,
+    /// `None` for a side of connections.
+    av: Option<Object<FidAv>>,
     domain: Object<FidDomain>,
-    counters: Vec<(CounterEvents, Object<FidCntr>)>,
+    connections: Option<Connections>,
+    counters: Counters,
     posted: Posted,
     /// The memory of raw receives and fetches, by context.
     rooms: BTreeMap<u64, Vec<Piece>>,
@@ -98,32 +108,41 @@ struct ProviderParty<'a> {
     drives_itself: bool,
 }
 
-/// Opens the party that the first call asks for, and serves it until the test closes the channel.
-pub(super) fn serve(provider: &Provider, setup: &Setup, channel: &mut Channel) {
-    let opened = match Libfabric::load(&provider.libfabric) {
-        Ok(libfabric) => Opening { libfabric, provider, setup: setup.clone() }.open(),
-        Err(error) => Err(Refused::NotOffered(error.to_string())),
-    };
-    let (mut party, answer) = match opened {
-        Ok(opened) => opened,
-        Err(Refused::NotOffered(what)) => {
-            channel.send_message(&RemoteAnswer::NotOffered(what)).expect("a test that listens");
-            return;
-        }
+/// Opens a party behind the C interface. Returns the answer to [`RemoteCall::Open`], too, or what the
+/// provider does not have.
+pub(super) fn open(
+    provider: &Provider,
+    setup: &Setup,
+) -> Result<(Box<dyn PartyServer>, RemoteAnswer), String> {
+    let libfabric = Libfabric::load(&provider.libfabric).map_err(|error| error.to_string())?;
+    match (Opening { libfabric, provider: provider.clone(), setup: setup.clone() }).open() {
+        Ok((party, opened)) => Ok((Box::new(party), opened)),
+        Err(Refused::NotOffered(what)) => Err(what),
         Err(Refused::Errno(errno)) => panic!("an endpoint that was offered is refused: {errno}"),
-    };
-    channel.send_message(&answer).expect("a test that listens");
-    loop {
-        if party.drives_itself {
-            drive_until_called(channel, || party.progress());
+    }
+}
+
+impl PartyServer for ProviderParty {
+    fn drives_itself(&self) -> bool {
+        self.drives_itself
+    }
+
+    fn progress(&self) {
+        for queue in [Some(&self.cq), self.receive_cq.as_ref()].into_iter().flatten() {
+            // What a read answers, the next one answers again.
+            let _ = queue.progress();
         }
-        let Some(call) = channel.receive_message().expect("a test that asks") else { return };
-        let answer = party.execute_call_patiently(call).unwrap_or_else(|refused| match refused {
+        if let Some(connections) = &self.connections {
+            connections.progress();
+        }
+    }
+
+    fn execute_call(&mut self, call: RemoteCall) -> RemoteAnswer {
+        self.execute_patiently(call).unwrap_or_else(|refused| match refused {
             Refused::NotOffered(what) => RemoteAnswer::NotOffered(what),
             Refused::Errno(Errno::EAGAIN) => RemoteAnswer::Refused(Again::QueueFull.into()),
             Refused::Errno(errno) => RemoteAnswer::RefusedWith(errno.raw()),
-        });
-        channel.send_message(&answer).expect("a test that listens");
+        })
     }
 }
 
@@ -142,19 +161,13 @@ fn not_offered(what: &str, errno: Errno) -> Refused {
     }
 }
 
-impl ProviderParty<'_> {
-    fn progress(&self) {
-        for queue in [Some(&self.cq), self.receive_cq.as_ref()].into_iter().flatten() {
-            // What a read answers, the next one answers again.
-            let _ = queue.progress();
-        }
-    }
-
+impl ProviderParty {
     /// Executes a call. Repeats a post for a while if another provider says to. What homespun answers with
     /// EAGAIN is a matter of tests.
-    fn execute_call_patiently(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
+    fn execute_patiently(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
+        let inner = if let RemoteCall::At(_, call) = &call { call } else { &call };
         let is_post = matches!(
-            call,
+            inner,
             RemoteCall::Send(_)
                 | RemoteCall::Receive(_)
                 | RemoteCall::ReceiveRaw { .. }
@@ -162,11 +175,11 @@ impl ProviderParty<'_> {
                 | RemoteCall::Atomic(_)
         );
         if !is_post || self.opening.provider.is_homespun() {
-            return self.execute_call(call);
+            return self.execute(call);
         }
         let begin = Instant::now();
         loop {
-            let executed = self.execute_call(call.clone());
+            let executed = self.execute(call.clone());
             let is_patient = begin.elapsed() < EAGAIN_PATIENCE;
             if !is_patient || !matches!(executed, Err(Refused::Errno(Errno::EAGAIN))) {
                 return executed;
@@ -176,10 +189,12 @@ impl ProviderParty<'_> {
         }
     }
 
-    fn execute_call(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
+    fn execute(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
         let unknown = |what: &str| Err(Refused::NotOffered(format!("{what}: the kit does not ask for it")));
         match call {
-            RemoteCall::Open { .. } => panic!("the party is open"),
+            RemoteCall::Open { .. } | RemoteCall::RunTest(_) => panic!("the party is open"),
+            RemoteCall::At(number, call) => return self.execute_at(number, *call),
+            RemoteCall::Connection(call) => return self.connections()?.execute(call),
             RemoteCall::StartDriving => self.drives_itself = true,
             RemoteCall::Progress => self.progress(),
             RemoteCall::CloseEndpoint => {
@@ -248,8 +263,9 @@ impl ProviderParty<'_> {
                 });
             }
             RemoteCall::Insert(addresses) => {
+                let av = self.av.as_ref().expect("the party has no connections");
                 let inserted = addresses.iter().map(|AddressForm(address)| {
-                    let inserted = self.av.insert(&bytes_of_name(NameForm::of(address)));
+                    let inserted = av.insert(&bytes_of_name(NameForm::of(address)));
                     if let Ok(entry) = inserted {
                         self.names.insert(entry, NameForm::of(address));
                     }
@@ -258,7 +274,7 @@ impl ProviderParty<'_> {
                 return Ok(RemoteAnswer::Inserted(inserted.collect()));
             }
             RemoteCall::Remove(mut addresses) => {
-                let av = self.av.as_ptr();
+                let av = self.av.as_ref().expect("the party has no connections").as_ptr();
                 // SAFETY: the vector is open, and the call reads as many addresses.
                 let removed =
                     unsafe { ((*(*av).ops).remove)(av, addresses.as_mut_ptr(), addresses.len(), 0) };
@@ -308,7 +324,11 @@ impl ProviderParty<'_> {
             RemoteCall::MinMultiRecv => return Ok(RemoteAnswer::Size(self.min_multi_recv()?)),
             RemoteCall::SetMinMultiRecv { bytes } => self.set_min_multi_recv(bytes)?,
             RemoteCall::Flush(_) => return unknown("flushes"),
-            RemoteCall::Contents { .. } => return unknown("memory after a close"),
+            RemoteCall::Contents { context } => {
+                let whole =
+                    self.rooms[&context].iter().map(|piece| piece.part(0, piece.len_bytes + GUARD_BYTES));
+                return Ok(RemoteAnswer::Bytes(whole.collect::<Vec<_>>().concat()));
+            }
             RemoteCall::Strerror(number) => return Ok(RemoteAnswer::Text(self.cq.strerror(number))),
             // The C interface has no such call: a C program remembers what it has inserted.
             RemoteCall::ReverseLookup(AddressForm(address)) => {
@@ -341,7 +361,9 @@ impl ProviderParty<'_> {
 
     /// Checks that the endpoint may be told from whom it receives.
     fn need_source(&self, from: FabricAddress) -> Result<(), Refused> {
-        let is_directed = from != FabricAddress::UNSPECIFIED && !self.opening.provider.is_homespun();
+        // A connection has one source, whatever a receive says.
+        let is_free = self.opening.provider.is_homespun() || self.connections.is_some();
+        let is_directed = from != FabricAddress::UNSPECIFIED && !is_free;
         self.need(if is_directed { Caps::DIRECTED_RECV } else { Caps::empty() })
     }
 

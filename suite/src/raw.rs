@@ -1,7 +1,9 @@
-//! Operations on raw memory, made safe for tests by never freeing the memory.
+//! Operations on raw memory. Most of it is never freed, which makes them safe for tests.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::ptr;
+use std::sync::Arc;
 
 use homespun::atomic::AtomicKind;
 use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, RecvMsg, SendMsg, WriteMsg};
@@ -71,54 +73,89 @@ pub fn write_raw(
     }
 }
 
-/// Registered memory in two segments. A guard follows each segment, and must remain unchanged.
+/// A region of raw memory in two segments. A guard follows each segment, and must remain unchanged.
 #[derive(Debug)]
-pub struct RawMemory {
-    segments: [SegmentMut; 2],
+pub struct RawRegion {
+    // Dropped before the memory.
+    region: MemoryRegion,
+    memory: RawMemory,
 }
 
-impl RawMemory {
+/// The memory of a [`RawRegion`], which other regions may share.
+#[derive(Debug, Clone)]
+pub struct RawMemory(Arc<[Guarded; 2]>);
+
+/// Memory with a guard behind it.
+#[derive(Debug)]
+struct Guarded(SegmentMut);
+
+impl Guarded {
+    fn allocate(len_bytes: usize) -> Guarded {
+        let memory = Box::into_raw(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+        Guarded(SegmentMut { address: memory.cast(), len_bytes })
+    }
+
+    fn slice(&self) -> *mut [u8] {
+        ptr::slice_from_raw_parts_mut(self.0.address, self.0.len_bytes + GUARD_BYTES)
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: `allocate` has allocated it. Each region of the memory was dropped before.
+        drop(unsafe { Box::from_raw(self.slice()) });
+    }
+}
+
+impl RawRegion {
     /// Allocates and registers memory of this length.
-    pub fn allocate_and_register(
-        domain: &Domain,
-        len_bytes: usize,
-        attr: &MrAttr,
-    ) -> Result<(MemoryRegion, RawMemory), Error> {
-        let segments = [len_bytes / 3, len_bytes - len_bytes / 3].map(|len_bytes| {
-            let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
-            SegmentMut { address: memory.as_mut_ptr(), len_bytes }
-        });
-        // SAFETY: the memory is initialised and never freed. Nothing reads it before the region is dropped:
-        // see `content`.
-        let region = unsafe { domain.register_raw(&segments, attr)? };
-        Ok((region, RawMemory { segments }))
+    pub fn allocate(domain: &Domain, len_bytes: usize, attr: &MrAttr) -> Result<RawRegion, Error> {
+        let lens_bytes = [len_bytes / 3, len_bytes - len_bytes / 3];
+        RawRegion::register(RawMemory(Arc::new(lens_bytes.map(Guarded::allocate))), domain, attr)
     }
 
     /// Registers the same memory again, in another domain, or with another key.
-    pub fn register_again(&self, domain: &Domain, attr: &MrAttr) -> Result<(MemoryRegion, RawMemory), Error> {
-        let segments = self.segments;
-        // SAFETY: as in `allocate_and_register`. The caller of `content` promises that both regions are
-        // dropped before.
+    pub fn register_again(&self, domain: &Domain, attr: &MrAttr) -> Result<RawRegion, Error> {
+        RawRegion::register(self.memory.clone(), domain, attr)
+    }
+
+    fn register(memory: RawMemory, domain: &Domain, attr: &MrAttr) -> Result<RawRegion, Error> {
+        let segments = memory.0.each_ref().map(|guarded| guarded.0);
+        // SAFETY: the memory is initialised, and freed only after the region was dropped. Nothing reads it
+        // before: see `content`.
         let region = unsafe { domain.register_raw(&segments, attr)? };
-        Ok((region, RawMemory { segments }))
+        Ok(RawRegion { region, memory })
     }
 
     /// Returns the first address of the memory.
-    pub fn address(&self) -> u64 {
-        self.segments[0].address as u64
+    pub fn memory_address(&self) -> u64 {
+        self.memory.0[0].0.address as u64
     }
 
-    /// Returns the content of the memory. The caller has dropped the region. Panics if memory beyond the
-    /// region was written.
+    /// Closes the region, and returns its memory.
+    pub fn close(self) -> RawMemory {
+        self.memory
+    }
+}
+
+impl Deref for RawRegion {
+    type Target = MemoryRegion;
+
+    fn deref(&self) -> &MemoryRegion {
+        &self.region
+    }
+}
+
+impl RawMemory {
+    /// Returns the content of the memory. The caller has closed all regions of it. Panics if memory beyond
+    /// a segment was written.
     #[track_caller]
     pub fn content(&self) -> Vec<u8> {
         let mut content = Vec::new();
-        for segment in self.segments {
-            // SAFETY: the segment and its guard are one allocation, which `allocate_and_register` has
-            // leaked. The region was dropped, so nothing writes to the memory any more.
-            let memory =
-                unsafe { std::slice::from_raw_parts(segment.address, segment.len_bytes + GUARD_BYTES) };
-            let (inside, guard) = memory.split_at(segment.len_bytes);
+        for guarded in &*self.0 {
+            // SAFETY: the regions were closed, so nothing writes to the memory any more.
+            let memory = unsafe { &*guarded.slice() };
+            let (inside, guard) = memory.split_at(guarded.0.len_bytes);
             assert_eq!(guard, &marked_buffer(GUARD_BYTES)[..], "memory beyond the region was written to");
             content.extend_from_slice(inside);
         }

@@ -1,6 +1,7 @@
 //! The memory regions of a party, and the party's accesses to regions of peers. The party is in this process
 //! or in another.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::thread;
 
@@ -16,7 +17,7 @@ use super::deadline::Deadline;
 use super::files;
 use super::party::Party;
 use super::payload::marked_buffer;
-use super::raw::{RawMemory, map_and_register};
+use super::raw::{RawMemory, RawRegion, map_and_register};
 use super::region_spec::{MemoryKind, RegionFile, RegionSpec};
 use super::remote_party::RemoteParty;
 use super::rma_call::{RmaBy, RmaCall};
@@ -39,13 +40,29 @@ pub enum Region {
     },
 }
 
-/// A region of this process, and its memory if that is raw memory.
+/// A region of this process.
 #[derive(Debug)]
 pub struct Registered {
-    region: MemoryRegion,
-    raw: Option<RawMemory>,
+    region: LocalRegion,
     counters: Option<Counters>,
     domain: Domain,
+}
+
+#[derive(Debug)]
+enum LocalRegion {
+    Raw(RawRegion),
+    Other(MemoryRegion),
+}
+
+impl Deref for LocalRegion {
+    type Target = MemoryRegion;
+
+    fn deref(&self) -> &MemoryRegion {
+        match self {
+            LocalRegion::Raw(region) => region,
+            LocalRegion::Other(region) => region,
+        }
+    }
 }
 
 impl Registered {
@@ -53,26 +70,24 @@ impl Registered {
         let RegionSpec { len_bytes, kind, access, key, is_counted } = memory;
         let shareable = kind == MemoryKind::Shareable;
         let attr = MrAttr { access, requested_key: Some(key), shareable, ..MrAttr::default() };
-        let (region, raw) = match kind {
-            MemoryKind::Raw => {
-                let (region, raw) = RawMemory::allocate_and_register(domain, len_bytes, &attr)?;
-                (region, Some(raw))
-            }
+        let region = match kind {
+            MemoryKind::Raw => LocalRegion::Raw(RawRegion::allocate(domain, len_bytes, &attr)?),
             MemoryKind::File(RegionFile { is_raw, number }) => {
                 let file = files::open_region_file(number, len_bytes);
-                let region = if is_raw {
+                LocalRegion::Other(if is_raw {
                     map_and_register(domain, &file, len_bytes, &attr)?
                 } else {
                     domain.register_file(&file, 0, len_bytes, &attr)?
-                };
-                (region, None)
+                })
             }
-            MemoryKind::Owned | MemoryKind::Shareable => (domain.register(len_bytes, &attr)?, None),
+            MemoryKind::Owned | MemoryKind::Shareable => {
+                LocalRegion::Other(domain.register(len_bytes, &attr)?)
+            }
         };
-        if raw.is_none() {
+        if let LocalRegion::Other(region) = &region {
             region.write_at(0, &marked_buffer(len_bytes))?;
         }
-        let mut registered = Registered { region, raw, counters: None, domain: domain.clone() };
+        let mut registered = Registered { region, counters: None, domain: domain.clone() };
         if is_counted {
             registered.start_counting();
         }
@@ -95,8 +110,9 @@ impl Registered {
         key: u64,
     ) -> Result<Registered, Error> {
         let attr = MrAttr { access, requested_key: Some(key), ..MrAttr::default() };
-        let (region, raw) = self.raw.as_ref().expect("raw memory").register_again(domain, &attr)?;
-        Ok(Registered { region, raw: Some(raw), counters: None, domain: domain.clone() })
+        let LocalRegion::Raw(raw) = &self.region else { panic!("not raw memory: {self:?}") };
+        let region = LocalRegion::Raw(raw.register_again(domain, &attr)?);
+        Ok(Registered { region, counters: None, domain: domain.clone() })
     }
 
     pub(super) fn key_and_address(&self) -> (u64, u64) {
@@ -119,11 +135,12 @@ impl Registered {
         self.region.write_at(offset_bytes, bytes).expect("it is long enough");
     }
 
-    /// Closes the region. Returns its raw memory, which is never freed.
+    /// Closes the region. Returns its memory if that is raw memory.
     pub(super) fn close(self) -> Option<RawMemory> {
-        let Registered { region, raw, .. } = self;
-        drop(region);
-        raw
+        match self.region {
+            LocalRegion::Raw(region) => Some(region.close()),
+            LocalRegion::Other(_) => None,
+        }
     }
 }
 

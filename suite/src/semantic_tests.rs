@@ -1,18 +1,22 @@
 //! The tests of what applications may rely on: how one says over which networks it runs, and how all are run.
 
-use std::panic::{self, RefUnwindSafe, UnwindSafe};
+use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use bitflags::bitflags;
 use homespun_conformance::{Contract, run_tests};
 use homespun_engine::transport::Provider;
 use libtest_mimic::Trial;
 
+use super::call::{RemoteAnswer, RemoteCall, TestInProcess};
+use super::deadline::{self, set_patience};
 use super::net::Net;
 use super::party_server::serve_party;
 use super::prerequisites;
 use super::process;
-use super::provider::{Crashed, NotOffered};
+pub use super::provider::Outcome;
+use super::remote_party::{call_process, spawn_process};
 use super::transport::{Backend, TransportKind, Turns};
 
 bitflags! {
@@ -31,12 +35,15 @@ bitflags! {
         /// The test uses objects of its own process: a queue that two parties share, a thread that sleeps.
         const ONE_PROCESS = Self::IN_TURNS.bits() | Self::IN_THREADS.bits();
         /// As `ONE_PROCESS`, and the endpoints have connections, which another provider need not offer.
-        const CONNECTED = Self::ONE_PROCESS.bits();
+        /// Behind the C interface, a side of the connections may have a process of its own.
+        const CONNECTED = Self::ONE_PROCESS.bits() | Self::SIDES.bits();
         /// The test decides when a party makes progress.
         const DRIVEN = Self::ONE_PROCESS.bits() | Self::ACROSS_PROCESSES.bits();
         /// The test uses nothing but parties, wherever they are and whatever drives them.
         const ALL = Self::DRIVEN.bits() | Self::AUTOMATIC.bits();
 
+        /// What [`CONNECTED`](Self::CONNECTED) has beyond `ONE_PROCESS`.
+        const SIDES = 1 << 9;
         /// Needs endpoints that map memory of each other.
         const MAPPED_MEMORY = 1 << 4;
         /// Needs a transport that reaches other processes.
@@ -77,7 +84,8 @@ impl Test {
     /// `semantics`.
     pub fn topic(&self) -> &'static str {
         let path = self.module.split_once("::").map_or("", |(_crate, path)| path);
-        path.strip_prefix("semantics::").unwrap_or(path)
+        let path = path.strip_prefix("semantics::").unwrap_or(path);
+        path.strip_prefix("connected::").unwrap_or(path)
     }
 }
 
@@ -95,19 +103,6 @@ pub struct TestedNetwork {
     /// With what a reason may begin for which a test is not offered. In a test program, any other reason is a
     /// failure.
     pub may_lack: &'static [&'static str],
-}
-
-/// How a test over a network has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
-    /// As it should.
-    Passed,
-    /// The provider does not have this, which the test needs.
-    NotOffered(String),
-    /// With this panic.
-    Failed(String),
-    /// A party's process has ended by a signal.
-    Crashed(String),
 }
 
 impl TestedNetwork {
@@ -131,12 +126,17 @@ impl TestedNetwork {
             Turns::Processes => Over::ACROSS_PROCESSES,
             Turns::Automatic => Over::AUTOMATIC,
         };
+        let is_native = !matches!(self.transport, TransportKind::Provider(_));
         let lacks = |needed: Over, has: bool| over.contains(needed) && !has;
-        if !over.contains(driver)
+        // Behind the C interface, sides may have processes of their own.
+        let has_driver = over.contains(driver)
+            || !is_native && over.contains(Over::SIDES) && driver == Over::ACROSS_PROCESSES;
+        if !has_driver
             || lacks(Over::MAPPED_MEMORY, self.transport.maps_peer_memory())
             || lacks(Over::OTHER_PROCESSES, self.transport.reaches_other_processes())
             || lacks(Over::OWN, self.transport.is_homespun())
-            || lacks(Over::NATIVE, !matches!(self.transport, TransportKind::Provider(_)))
+            || lacks(Over::NATIVE, is_native)
+            || !is_native && !over.intersects(Over::ACROSS_PROCESSES | Over::SIDES)
             || lacks(Over::ROOM, !matches!(self.transport, TransportKind::Loopback { .. }))
         {
             return false;
@@ -156,9 +156,24 @@ impl TestedNetwork {
         Test::iter().filter(|test| self.runs(test.over)).map(make_trial).collect()
     }
 
-    /// Runs a test over a new network.
+    /// Runs a test over a new network. A test whose parties are in its own process, behind the C interface,
+    /// has a process for itself: a provider may crash, and looks for its hardware.
     pub fn run_test(&self, test: &Test) -> Outcome {
-        self.run_over_new_network(test.run)
+        if self.turns == Turns::Processes || !matches!(self.transport, TransportKind::Provider(_)) {
+            return self.run_over_new_network(test.run);
+        }
+        let (transport, turns) = (self.transport.clone(), self.turns);
+        let (module, name) = (test.module.to_owned(), test.name.to_owned());
+        let test = TestInProcess { transport, turns, module, name, patience: deadline::patience() };
+        let mut found = Outcome::Passed;
+        let asked = Outcome::of(AssertUnwindSafe(|| {
+            let mut process = spawn_process(&test.transport);
+            match call_process(&mut process, &RemoteCall::RunTest(test)) {
+                RemoteAnswer::Outcome(outcome) => found = outcome,
+                other => panic!("{other:?}"),
+            }
+        }));
+        if asked == Outcome::Passed { found } else { asked }
     }
 
     /// Runs a test of a test program. What may not be offered is noted for the summary of `./test`.
@@ -198,21 +213,24 @@ impl TestedNetwork {
     }
 }
 
-impl Outcome {
-    /// Runs something that uses parties, and says how it has ended.
-    pub fn of(run: impl FnOnce() + UnwindSafe) -> Outcome {
-        let Err(panic) = panic::catch_unwind(run) else { return Outcome::Passed };
-        let panic = match panic.downcast::<NotOffered>() {
-            Ok(not_offered) => return Outcome::NotOffered(not_offered.0),
-            Err(panic) => panic,
-        };
-        let panic = match panic.downcast::<Crashed>() {
-            Ok(crashed) => return Outcome::Crashed(crashed.0),
-            Err(panic) => panic,
-        };
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Outcome::Failed(text.unwrap_or_default())
+impl TestInProcess {
+    /// Runs the test. The outcome says where it has failed, since this process prints nothing.
+    pub(super) fn run(self) -> Outcome {
+        static FAILED_AT: Mutex<String> = Mutex::new(String::new());
+        set_patience(self.patience);
+        panic::set_hook(Box::new(|panic| {
+            let place = panic.location().map(ToString::to_string).unwrap_or_default();
+            *FAILED_AT.lock().unwrap_or_else(PoisonError::into_inner) = place;
+        }));
+        let is_wanted = |test: &&Test| (test.module, test.name) == (&self.module, &self.name);
+        let test = Test::iter().find(is_wanted).expect("the programs are the same");
+        match Outcome::of(|| (test.run)(&Net::new(&self.transport, self.turns))) {
+            Outcome::Failed(text) => {
+                let place = FAILED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+                Outcome::Failed(format!("{text} ({place})"))
+            }
+            other => other,
+        }
     }
 }
 

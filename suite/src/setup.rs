@@ -54,6 +54,8 @@ pub struct Setup {
     pub resource_mgmt: Option<ResourceManagement>,
     /// Whether the party sends long messages from send buffers, which near peers can map.
     pub sends_from_buffers: bool,
+    /// Whether the party is a side of connections behind the C interface, which opens its endpoints later.
+    pub is_side: bool,
     /// Whether only the test's reads of its queue drive the party, until the test calls
     /// [`Net::start_driving`](super::net::Net::start_driving).
     pub asleep: bool,

@@ -96,7 +96,10 @@ pub fn wait_for_threshold(counter: &Counter, threshold: u64) {
             WaitObject::Fd | WaitObject::MutexCond => {
                 sleep_on_wait_object(counter, PATIENCE);
             }
-            _ => assert_eq!(counter.wait(threshold, Some(PATIENCE)), Ok(())),
+            _ => {
+                assert_eq!(counter.wait(threshold, Some(PATIENCE)), Ok(()));
+                assert!(counter.read() >= threshold, "the wait ended early");
+            }
         }
         let is_in_time = Instant::now() < deadline;
         assert!(is_in_time, "no event has woken the reader that waits by {:?}", counter.wait_object());

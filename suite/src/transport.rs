@@ -41,7 +41,7 @@ pub enum TransportKind {
     },
     /// A transport of the tests' own, inside the process.
     Backend(Backend),
-    /// Another provider of libfabric. Its parties have processes of their own.
+    /// A provider of libfabric, behind the C interface.
     Provider(Provider),
 }
 
@@ -171,7 +171,7 @@ fn unique_loopback_address() -> Ipv4Addr {
 }
 
 /// The driver of endpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Turns {
     /// The test's thread. It drives all endpoints in turn while it waits.
     Alternate,

@@ -2,7 +2,7 @@
 
 use homespun_engine::loopback::Faults;
 use homespun_suite::model::shared_context::{
-    Disruption, Program, any_program, any_program_of_kind, run_and_check, run_and_check_with_faults,
+    Program, any_program, any_program_of_kind, run_and_check, run_and_check_with_faults,
 };
 use homespun_suite::{Net, TransportKind, Turns};
 use proptest::prelude::*;
@@ -23,32 +23,32 @@ fn over_nasty_loopback(program: &Program) {
 }
 
 program_tests! { 150,
-    programs_over_a_clean_network_match_the_model(any_program(Disruption::None))
+    programs_over_a_clean_network_match_the_model(any_program(false))
         over_loopback(Faults::default());
-    programs_over_a_choppy_network_match_the_model(any_program(Disruption::None))
+    programs_over_a_choppy_network_match_the_model(any_program(false))
         over_loopback(Faults::choppy());
-    programs_over_a_clean_network_while_members_leave_match_the_model(any_program(Disruption::Any))
+    programs_over_a_clean_network_while_members_leave_match_the_model(any_program(true))
         over_loopback(Faults::default());
-    programs_over_a_choppy_network_while_members_leave_match_the_model(any_program(Disruption::Any))
+    programs_over_a_choppy_network_while_members_leave_match_the_model(any_program(true))
         over_loopback(Faults::choppy());
-    programs_over_a_network_that_breaks_links_and_pulls_match_the_model(any_program(Disruption::Any))
+    programs_over_a_network_that_breaks_links_and_pulls_match_the_model(any_program(true))
         over_nasty_loopback;
 }
 
 program_tests! { 60,
-    programs_over_the_example_backend_match_the_model(any_program(Disruption::None))
+    programs_over_the_example_backend_match_the_model(any_program(false))
         over(Turns::Alternate, crate::EXAMPLE);
-    programs_over_tcp_match_the_model(any_program(Disruption::None))
+    programs_over_tcp_match_the_model(any_program(false))
         over(Turns::Alternate, TransportKind::Tcp4);
-    programs_over_shared_memory_match_the_model(any_program(Disruption::None))
+    programs_over_shared_memory_match_the_model(any_program(false))
         over(Turns::Alternate, TransportKind::Shm4);
-    programs_over_near_and_far_peers_match_the_model(any_program(Disruption::None))
+    programs_over_near_and_far_peers_match_the_model(any_program(false))
         over(Turns::Alternate, TransportKind::MIXED4);
-    programs_over_near_and_far_peers_while_members_leave_match_the_model(any_program(Disruption::Any))
+    programs_over_near_and_far_peers_while_members_leave_match_the_model(any_program(true))
         over(Turns::Alternate, TransportKind::MIXED4);
-    programs_over_tcp_while_members_leave_match_the_model(any_program(Disruption::Any))
+    programs_over_tcp_while_members_leave_match_the_model(any_program(true))
         over(Turns::Alternate, TransportKind::Tcp4);
-    programs_over_shared_memory_while_members_leave_match_the_model(any_program(Disruption::Any))
+    programs_over_shared_memory_while_members_leave_match_the_model(any_program(true))
         over(Turns::Alternate, TransportKind::Shm4);
 }
 
@@ -57,11 +57,11 @@ mod across_processes {
     use super::*;
 
     program_tests! { 15,
-        programs_over_tcp_match_the_model(any_program_of_kind(false, Disruption::None))
+        programs_over_tcp_match_the_model(any_program_of_kind(false, false))
             over(Turns::Processes, TransportKind::Tcp4);
-        programs_over_near_and_far_peers_match_the_model(any_program_of_kind(false, Disruption::None))
+        programs_over_near_and_far_peers_match_the_model(any_program_of_kind(false, false))
             over(Turns::Processes, TransportKind::MIXED4);
-        programs_over_shared_memory_match_the_model(any_program_of_kind(false, Disruption::None))
+        programs_over_shared_memory_match_the_model(any_program_of_kind(false, false))
             over(Turns::Processes, TransportKind::Shm4);
     }
 }

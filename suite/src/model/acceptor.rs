@@ -12,13 +12,13 @@ use crate::model::history::{Event, History};
 
 /// An event that no state explains.
 #[derive(Debug)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// The clause that forbids it: the page, and the clause's name.
-    pub clause: &'static str,
+    pub(crate) clause: &'static str,
     /// The event.
-    pub event: String,
+    pub(crate) event: String,
     /// What the clause asks for.
-    pub expected: String,
+    pub(crate) expected: String,
 }
 
 impl Display for Violation {
@@ -32,6 +32,8 @@ impl Display for Violation {
 pub(crate) struct Rejection {
     pub(crate) clause: &'static str,
     pub(crate) expected: String,
+    /// The event that does not follow, if it is an earlier one.
+    pub(crate) at: Option<Event>,
 }
 
 /// Rejects an event unless the clause holds.
@@ -40,7 +42,7 @@ pub(crate) fn require(
     clause: &'static str,
     expected: impl FnOnce() -> String,
 ) -> Result<(), Rejection> {
-    if holds { Ok(()) } else { Err(Rejection { clause, expected: expected() }) }
+    if holds { Ok(()) } else { Err(Rejection { clause, expected: expected(), at: None }) }
 }
 
 /// A part of the model.
@@ -73,8 +75,8 @@ pub(crate) fn accept<R: Rules>(rules: &R, history: &History) -> Result<(), Viola
             }
         }
         if after.is_empty() {
-            let Rejection { clause, expected } = rejected.expect("a state leads on, or says why not");
-            return Err(Violation { clause, event: history.describe(*event), expected });
+            let Rejection { clause, expected, at } = rejected.expect("a state leads on, or says why not");
+            return Err(Violation { clause, event: history.describe(at.unwrap_or(*event)), expected });
         }
         states = after;
     }

@@ -32,29 +32,12 @@ impl Runner<'_> {
         region
     }
 
-    /// Posts a read or a write of the region at a place.
-    pub(crate) fn post_plain_access(
-        &mut self,
-        from: usize,
-        to: usize,
-        (place, len_bytes): (usize, usize),
-        call: AccessCall,
-        fenced: bool,
-    ) {
-        let len_bytes = len_bytes.min(REGION_BYTES);
-        let place = place % (REGION_BYTES - len_bytes + 1);
-        self.post_access(from, to, (place, len_bytes), call, fenced);
-    }
-
     /// Returns the completion level of an access, the flags, and whether the access has a fence.
     pub(crate) fn level_flags_and_fence(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
         let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
         let fenced = fenced && self.program.with_fences;
-        let (level, mut flags) = if is_matched && self.program.with_matches {
-            (Level::Match, OpFlags::MATCH_COMPLETE)
-        } else {
-            (Level::Delivery, OpFlags::DELIVERY_COMPLETE)
-        };
+        let level = if is_matched && self.program.with_matches { Level::Match } else { Level::Delivery };
+        let mut flags = level.flags();
         flags.set(OpFlags::FENCE, fenced);
         (level, flags, fenced)
     }
@@ -96,14 +79,9 @@ impl Runner<'_> {
             return;
         }
         self.injected[from] += usize::from(is_injected);
-        self.record_accepted_access(
-            (from, to),
-            access,
-            (place, len_bytes),
-            (level, fenced),
-            is_injected,
-            has_data,
-        );
+        let posted = self.record_accepted_access((from, to), access, (place, len_bytes));
+        (posted.level, posted.fenced) = (level, fenced);
+        (posted.injected, posted.has_data) = (is_injected, has_data);
     }
 
     /// Posts a flush of this part of the region.
@@ -121,14 +99,8 @@ impl Runner<'_> {
             flags: Some(flags),
         };
         if expect_accepted_or_full(party.endpoint.flush(call)) {
-            self.record_accepted_access(
-                (from, to),
-                Access::Flush,
-                (place, len_bytes),
-                (level, fenced),
-                false,
-                false,
-            );
+            let posted = self.record_accepted_access((from, to), Access::Flush, (place, len_bytes));
+            (posted.level, posted.fenced) = (level, fenced);
         }
     }
 
@@ -137,30 +109,14 @@ impl Runner<'_> {
         &mut self,
         (from, to): (usize, usize),
         access: Access,
-        (place, len_bytes): (usize, usize),
-        (level, fenced): (Level, bool),
-        injected: bool,
-        has_data: bool,
-    ) {
+        part: (usize, usize),
+    ) -> &mut AccessOp {
         let ends = [from, to].map(|place| self.history.incarnation_at(place));
-        let posted = self.history.post_access(ends, access, (place, len_bytes));
-        (posted.level, posted.fenced) = (level, fenced);
-        (posted.injected, posted.has_data) = (injected, has_data);
-    }
-
-    /// Reads or writes a region directly, as its owner.
-    pub(crate) fn access_region_as_owner(
-        &mut self,
-        at: usize,
-        (place, len_bytes): (usize, usize),
-        access: Access,
-    ) {
-        let len_bytes = len_bytes.min(REGION_BYTES);
-        self.access_part_as_owner(at, (place % (REGION_BYTES - len_bytes + 1), len_bytes), access);
+        self.history.post_access(ends, access, part)
     }
 
     /// Reads or writes this part of a region directly, as its owner.
-    fn access_part_as_owner(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
+    pub(crate) fn access_as_owner(&mut self, at: usize, (place, len_bytes): (usize, usize), access: Access) {
         let Some(region) = &self.regions[at] else { return };
         let identity = self.history.accesses.len();
         let found = match access {
@@ -225,13 +181,14 @@ impl Runner<'_> {
     ) {
         let identity = usize::try_from(completion.data).expect("a small number");
         let now = self.history.record(Event::DataRead(identity));
+        let expected_source = self.history.source_of(self.history.accesses[identity].by.place);
         let access = self.history.accesses.get_mut(identity).expect("a write that was posted");
         let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
         self.offer.check_flags(completion, flags);
         assert_eq!(completion.len_bytes, access.len_bytes);
         assert!(access.has_data && access.at.place == who.place, "{completion:?} is of {access:?}");
         // `fi_cq(3)` promises a source for messages alone.
-        assert!(source == FabricAddress(access.by.place as u64) || !self.offer.is_homespun, "{source:?}");
+        assert!(source == expected_source || !self.offer.is_homespun, "{source:?}");
         let before = access.data_read_at.replace(now);
         assert_eq!(before, None, "the target was told again of access {identity}");
     }
@@ -241,12 +198,9 @@ impl Runner<'_> {
         self.mark_injected_done();
         for place in 0..self.parties.len() {
             if self.parties[place].is_some() {
-                self.access_region_as_owner(place, (0, REGION_BYTES), Access::Read);
-                self.access_part_as_owner(
-                    place,
-                    (ROWS[0].offset_bytes, ROWS_END - ROWS[0].offset_bytes),
-                    Access::Read,
-                );
+                let rows_at = ROWS[0].offset_bytes;
+                self.access_as_owner(place, (0, REGION_BYTES), Access::Read);
+                self.access_as_owner(place, (rows_at, ROWS_END - rows_at), Access::Read);
             }
         }
     }
@@ -273,11 +227,18 @@ impl Runner<'_> {
     }
 
     pub(crate) fn is_access_unfinished(&self, access: &AccessOp) -> bool {
-        let has_no_end = !access.injected && access.ended.is_none() && self.history.is_alive(access.by);
+        let may_wait = access.injected || self.history.may_wait_forever_for(access.at.place);
+        let has_no_end = !may_wait && access.ended.is_none() && self.history.is_alive(access.by);
         // Whether a living target has not read the remote data of a successful write.
         let is_untold = access.has_data && access.ended == Some(Ok(())) && access.data_read_at.is_none();
         has_no_end || is_untold && self.history.is_alive(access.at)
     }
+}
+
+/// Returns the part of the bytes that plain accesses use.
+pub(crate) fn plain_part((place, len_bytes): (usize, usize)) -> (usize, usize) {
+    let len_bytes = len_bytes.min(REGION_BYTES);
+    (place % (REGION_BYTES - len_bytes + 1), len_bytes)
 }
 
 /// Returns the errno of a failed access. Panics unless the access was cancelled or refused, or lost its

@@ -95,14 +95,8 @@ impl Runner<'_> {
         }
         self.injected[from] += usize::from(is_injected);
         let access = if kind.fetches() { Access::Fetch(op) } else { Access::Update(op) };
-        self.record_accepted_access(
-            (from, to),
-            access,
-            (place, len_bytes),
-            (level, fenced),
-            is_injected,
-            false,
-        );
+        let posted = self.record_accepted_access((from, to), access, (place, len_bytes));
+        (posted.level, posted.fenced, posted.injected) = (level, fenced, is_injected);
     }
 }
 

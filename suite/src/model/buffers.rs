@@ -48,7 +48,8 @@ impl Runner<'_> {
             None | Some(OperationError::Truncated { .. }) => {
                 assert!(!(is_release && error.is_some()), "a release that is no message's: {ended:?}");
                 let message = self
-                    .check_received_message(who, room_bytes, ended)
+                    .told()
+                    .check_received_message(who.place, room_bytes, ended)
                     .expect("a message, or as much as there is room for");
                 self.history.record_taken(receive, message);
                 took = Some(message);

@@ -1,43 +1,41 @@
-//! Random programs of two connected endpoints. The results are checked against the rules of matching, and
-//! against the order in which receives of a connection complete.
-
-mod program;
-mod run;
+//! Programs of two connected endpoints: how they are opened, and the order in which their receives complete.
 
 use std::collections::BTreeMap;
 
-use homespun::flags::Order;
-
-use crate::model::acceptor::{Rejection, Rules, accept, require};
+use crate::connecting::{self, Side};
+use crate::model::acceptor::{Rejection, Rules, require};
 use crate::model::history::{Event, History};
-use crate::model::program::Disruption;
-use crate::model::rules::accept_history;
-use crate::model::time_limit::run_with_time_limit;
-use crate::{Net, TransportKind, Turns};
+use crate::{Net, Party, Setup};
 
-pub use self::program::{Program, any_program};
-
-/// Runs a program over a new network of this kind. Panics unless the model explains its history.
-pub fn run_and_check(transport: &TransportKind, program: &Program) {
-    let net = Net::new(transport, Turns::Alternate);
-    let observed = run_with_time_limit(program, || run::run_program(&net, program));
-    let history = &observed.history;
-    let in_order = ConnectionOrder { history, posted_first: observed.posted_first };
-    let explained = accept_history(history, Disruption::None, Order::empty(), false);
-    explained.and_then(|()| accept(&in_order, history)).unwrap_or_else(|violation| panic!("{violation}"));
+/// Opens two parties with a connection, each with these attributes.
+pub(crate) fn open_connected_parties(net: &Net, setup: &Setup) -> ([Side; 2], Vec<Party>) {
+    let sides = [(); 2].map(|()| {
+        let mut side = Side::new(net);
+        side.info = setup.info_from_offered(&side.info);
+        side
+    });
+    let [client, server] = &sides;
+    let listener = server.open_listener(connecting::LISTENER);
+    let (connecting, request) = connecting::ask(client, server, &listener, b"");
+    let mut info = request.info();
+    (info.tx, info.rx) = (server.info.tx.clone(), server.info.rx.clone());
+    let accepting = server.domain.endpoint_for_request(&info, &request).expect("the request is open");
+    let accepting = server.bind_endpoint(accepting, connecting::SERVER);
+    accepting.accept(b"").expect("an open request can be accepted");
+    connecting::expect_connected(client, server, b"");
+    let parties = [net.party_of_connection(client, connecting), net.party_of_connection(server, accepting)];
+    (sides, parties.into())
 }
 
 /// The order in which the receives of a connection complete. A state has the latest message of each stream of
 /// messages whose order is known.
-pub(super) struct ConnectionOrder<'a> {
-    pub(super) history: &'a History,
-    /// The number of receives that were posted before the first send.
-    pub(super) posted_first: usize,
+pub(crate) struct ConnectionOrder<'a> {
+    pub(crate) history: &'a History,
 }
 
 /// Messages of one stream complete in the order of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Untagged {
         at: usize,
     },
@@ -66,7 +64,7 @@ impl Rules for ConnectionOrder<'_> {
         let streams = [
             op.tagged.is_none().then_some(Stream::Untagged { at }),
             op.buffer.is_some().then_some(Stream::Buffer { receive }),
-            (receive < self.posted_first).then_some(Stream::PostedFirst { at }),
+            (receive < self.history.posted_first).then_some(Stream::PostedFirst { at }),
         ];
         for stream in streams.into_iter().flatten() {
             let before = latest.insert(stream, message);

@@ -75,7 +75,9 @@ impl Ends<'_> {
         match self.disruption {
             Disruption::None => false,
             Disruption::Closing => peer.is_some_and(|peer| !self.is_original(peer)),
-            Disruption::Killing => true,
+            Disruption::Killing => {
+                self.history.breaks_links || peer.is_none_or(|peer| !self.is_original(peer))
+            }
         }
     }
 
@@ -89,8 +91,11 @@ impl Ends<'_> {
             let has_arrived = send.arrived.is_some() || send.seen_at.is_some();
             require(!send.cancelled || !has_arrived, "fi_endpoint/cancel-reports-ecanceled", what)?;
             if self.history.is_alive(send.from) {
-                require(send.cancelled == (send.ended == Some(Err(Errno::ECANCELED))), CANCEL, what)?;
-                require(send.injected || send.ended.is_some(), EVERY_END, what)?;
+                let may_wait = self.history.may_wait_forever_for(send.to);
+                let is_cancelled = send.ended == Some(Err(Errno::ECANCELED));
+                require(send.cancelled == is_cancelled || may_wait, CANCEL, what)?;
+                let must_end = !send.injected && !may_wait;
+                require(!must_end || send.ended.is_some(), EVERY_END, what)?;
                 let has_failed = send.has_failed() && !send.cancelled;
                 require(!has_failed || self.may_fail(Some(send.to)), RELIABLE, what)?;
             }
@@ -120,7 +125,9 @@ impl Ends<'_> {
             require(peek.ended.is_some() || !self.history.is_alive(peek.at), EVERY_END, what)?;
             if let (Some(PeekEnd::Found(message)), Some(claim)) = (peek.ended, &peek.claim) {
                 let send = &self.history.sends[message];
-                let was_there = send.success_implies_arrival() && send.has_succeeded();
+                let was_there = send.success_implies_arrival()
+                    && send.has_succeeded()
+                    && !self.history.may_wait_forever_for(send.from.place);
                 let may_break = self.disruption == Disruption::Killing && !was_there;
                 let is_broken = matches!(claim.ended, Some(ClaimEnd::Broken(_)));
                 require(!is_broken || may_break, "fi_tagged/claim-reserves-message", what)?;
@@ -135,11 +142,13 @@ impl Ends<'_> {
             if !self.history.is_alive(access.by) {
                 continue;
             }
-            require(access.cancelled == (access.ended == Some(Err(Errno::ECANCELED))), CANCEL, what)?;
+            let may_wait = self.history.may_wait_forever_for(access.at.place);
+            let is_cancelled = access.ended == Some(Err(Errno::ECANCELED));
+            require(access.cancelled == is_cancelled || may_wait, CANCEL, what)?;
             if access.injected || access.cancelled {
                 continue;
             }
-            require(access.ended.is_some(), EVERY_END, what)?;
+            require(access.ended.is_some() || may_wait, EVERY_END, what)?;
             let has_succeeded = access.ended == Some(Ok(()));
             require(has_succeeded || self.may_fail(Some(access.at.place)), RELIABLE, what)?;
             let is_to_be_told = access.has_data && has_succeeded && self.is_original(access.at.place);

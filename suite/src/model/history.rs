@@ -1,7 +1,8 @@
 //! The history of a program: its calls and their results.
 
 use homespun::atomic::AtomicOp;
-use homespun::{Errno, Error};
+use homespun::flags::OpFlags;
+use homespun::{Errno, Error, FabricAddress};
 
 use crate::model::program::PeekAction;
 
@@ -16,6 +17,14 @@ pub(crate) struct History {
     pub(crate) accesses: Vec<AccessOp>,
     /// The addresses of the program, with the endpoints that each had.
     pub(crate) places: Vec<AddressHistory>,
+    /// Whether the endpoints have a connection.
+    pub(crate) is_connected: bool,
+    /// The number of receives that were posted before all sends.
+    pub(crate) posted_first: usize,
+    /// Whether links between endpoints that live may break.
+    pub(crate) breaks_links: bool,
+    /// Whether an operation to an endpoint that was killed may never end. No man page says that it does.
+    pub(crate) may_wait_for_killed: bool,
 }
 
 /// What the test observes: an accepted call, or an entry that it has read.
@@ -56,15 +65,16 @@ pub(crate) enum End {
 }
 
 /// An endpoint: the number of its address, and how many endpoints had this address before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pub(crate) place: usize,
     pub(crate) life: usize,
 }
 
 /// The completion level of a send or an access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
+    #[default]
     Inject,
     Transmit,
     Delivery,
@@ -72,7 +82,7 @@ pub(crate) enum Level {
 }
 
 /// A message that was accepted for sending. The index in the history is its identity.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SendOp {
     pub(crate) from: Incarnation,
     /// The place to which it was sent, whichever endpoint is there.
@@ -128,7 +138,7 @@ impl Taker {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReceiveOp {
     pub(crate) at: Incarnation,
     pub(crate) tagged: Option<(u64, u64)>,
@@ -243,6 +253,18 @@ pub(crate) enum Access {
     Flush,
 }
 
+impl Level {
+    /// The flags of a post that completes at this level. That of injection is the default.
+    pub(crate) fn flags(self) -> OpFlags {
+        match self {
+            Level::Inject => OpFlags::empty(),
+            Level::Transmit => OpFlags::TRANSMIT_COMPLETE,
+            Level::Delivery => OpFlags::DELIVERY_COMPLETE,
+            Level::Match => OpFlags::MATCH_COMPLETE,
+        }
+    }
+}
+
 impl AccessOp {
     /// Whether the owner of the region accessed it directly, without a post.
     pub(crate) fn is_direct_by_owner(&self) -> bool {
@@ -264,25 +286,26 @@ impl SendOp {
         matches!(self.ended, Some(Err(_)))
     }
 
-    fn is_accepted_by(&self, at: Incarnation, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
+    /// Whether a receive with this tag and source matches the message, if it is for that receiver.
+    pub(crate) fn matches(&self, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
         let tag_fits = match (tagged, self.tag) {
             (None, None) => true,
             (Some((tag, ignore)), Some(sent)) => (tag ^ sent) & !ignore == 0,
             _ => false,
         };
-        at.place == self.to && tag_fits && from.is_none_or(|from| from == self.from.place)
+        tag_fits && from.is_none_or(|from| from == self.from.place)
     }
 }
 
 impl ReceiveOp {
     pub(crate) fn accepts(&self, send: &SendOp) -> bool {
-        send.is_accepted_by(self.at, self.tagged, self.from)
+        self.at.place == send.to && send.matches(self.tagged, self.from)
     }
 }
 
 impl PeekOp {
     pub(crate) fn accepts(&self, send: &SendOp) -> bool {
-        send.is_accepted_by(self.at, Some(self.tagged), self.from)
+        self.at.place == send.to && send.matches(Some(self.tagged), self.from)
     }
 
     /// Whether the peek has claimed a message that no operation has received or discarded.
@@ -343,6 +366,16 @@ impl History {
         self.places[who.place].ends.get(who.life) == Some(&End::Killed)
     }
 
+    /// Returns the source that a completion names for an endpoint.
+    pub(crate) fn source_of(&self, place: usize) -> FabricAddress {
+        if self.is_connected { FabricAddress::UNSPECIFIED } else { FabricAddress(place as u64) }
+    }
+
+    /// Whether an operation that needs the endpoint at a place may never end.
+    pub(crate) fn may_wait_forever_for(&self, place: usize) -> bool {
+        self.may_wait_for_killed && !self.places[place].ends.is_empty()
+    }
+
     pub(crate) fn record_endpoint_end(&mut self, place: usize, end: End) {
         self.places[place].ends.push(end);
         self.places[place].is_vacant = true;
@@ -363,21 +396,7 @@ impl History {
         level: Level,
     ) -> &mut SendOp {
         let posted_at = self.record(Event::Posted(Operation::Send(self.sends.len())));
-        self.sends.push_mut(SendOp {
-            from,
-            to,
-            tag,
-            len_bytes,
-            level,
-            fenced: false,
-            injected: false,
-            posted_at,
-            cancelled: false,
-            ended: None,
-            ended_at: 0,
-            arrived: None,
-            seen_at: None,
-        })
+        self.sends.push_mut(SendOp { from, to, tag, len_bytes, level, posted_at, ..SendOp::default() })
     }
 
     /// Records the post of a receive.
@@ -388,18 +407,7 @@ impl History {
         len_bytes: usize,
     ) -> &mut ReceiveOp {
         let posted_at = self.record(Event::Posted(Operation::Receive(self.receives.len())));
-        self.receives.push_mut(ReceiveOp {
-            at,
-            tagged,
-            from: None,
-            len_bytes,
-            posted_at,
-            cancel_asked_at: None,
-            cancelled: false,
-            too_late_to_cancel: false,
-            ended: None,
-            buffer: None,
-        })
+        self.receives.push_mut(ReceiveOp { at, tagged, len_bytes, posted_at, ..ReceiveOp::default() })
     }
 
     /// Records the post of a peek.

@@ -72,7 +72,7 @@ impl Rules for Matching<'_> {
             Event::Ended(Operation::Access(access)) if self.is_original => {
                 self.pass_fence_of_access(access, now)?;
             }
-            Event::Finished if self.is_reliable => self.finish(&mut arrived, now)?,
+            Event::Finished if self.is_original => self.finish(&mut arrived, now)?,
             _ => {}
         }
         Ok(vec![arrived])
@@ -193,7 +193,10 @@ impl Matching<'_> {
             !buffer.took.contains(number) && send.posted_at < now && receive.accepts(send) && !is_later
         });
         let mut has_no_room = || passed.any(|(_, send)| !send.cancelled && send.len_bytes > free_bytes);
-        buffer.has_lost || free_bytes < buffer.min_free_bytes || !buffer.took.is_empty() && has_no_room()
+        // A message that was cut to the buffer ends it, whatever its least.
+        let has_cut = filled > receive.len_bytes;
+        let has_too_little = has_cut || free_bytes < buffer.min_free_bytes;
+        buffer.has_lost || has_too_little || !buffer.took.is_empty() && has_no_room()
     }
 
     /// Returns how much of a buffer the messages before this one fill, if all are of one sender.
@@ -428,11 +431,15 @@ impl Matching<'_> {
     /// Shows fi_msg/every-send-meets-every-receive.
     fn finish(&self, arrived: &mut Arrived, now: u64) -> Result<(), Rejection> {
         for (message, send) in self.history.sends.iter().enumerate() {
-            if send.to == self.at.place && !send.cancelled && !self.history.was_killed(send.from) {
+            let may_be_lost =
+                send.cancelled || self.history.was_killed(send.from) || self.history.breaks_links;
+            if send.to == self.at.place && !may_be_lost {
                 require(send.arrived.is_some(), "fi_msg/every-send-meets-every-receive", || {
                     format!("message {message} is lost: {send:?}")
                 })?;
-                self.arrive(arrived, message, now, &mut Vec::new())?;
+                if self.is_reliable {
+                    self.arrive(arrived, message, now, &mut Vec::new())?;
+                }
             }
         }
         Ok(())

@@ -37,6 +37,7 @@ pub(crate) fn accept_accesses(
     for place in (0..history.places.len()).filter(|&place| history.places[place].has_original_endpoint()) {
         let known = Known::of_place(history, place, disruption, order);
         for range in known.byte_ranges() {
+            known.check_reads_find_what_was_written(&range)?;
             accept(&known.cell_of_bytes(range), history)?;
         }
         for row in &ROWS {
@@ -209,6 +210,27 @@ impl<'a> Known<'a> {
         [(0, marked_buffer(range.len()).to_vec())].into_iter().chain(written).collect()
     }
 
+    /// Checks that each read has found bytes in a range that were there once.
+    ///
+    /// Shows fi_rma/reads-return-memory.
+    fn check_reads_find_what_was_written(&self, range: &Range<usize>) -> Result<(), Violation> {
+        let written = self.written_bytes(range);
+        for (_, number, read) in self.byte_accesses(Access::Read).filter(|(.., op)| op.covers(range)) {
+            let Some(found) = &read.found else { continue };
+            let found = &found[range.start - read.place..range.end - read.place];
+            if !written.iter().any(|(_, bytes)| bytes == found) {
+                return Err(Violation {
+                    clause: "fi_rma/reads-return-memory",
+                    event: format!("access {number} by {:?} at {}", read.by, read.posted_at),
+                    expected: format!(
+                        "no write has left {found:x?} in bytes {range:?}, which the read has found"
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn cell_of_bytes(&self, range: Range<usize>) -> Cell<'_> {
         let written = self.written_bytes(&range);
         let writes = self.byte_accesses(Access::Write).filter(|(.., op)| op.covers(&range));
@@ -375,12 +397,28 @@ impl Rules for Cell<'_> {
             let of = |op: &CellOp| format!("\n{op:x?} by {:?}", self.history.accesses[op.access].by);
             let ops: String = self.ops.iter().map(of).collect();
             format!("in no order do {}, which were 0, become what was found: {ops}", self.what)
-        })?;
+        })
+        .map_err(|rejection| Rejection { at: self.first_unexplained(*state, now), ..rejection })?;
         Ok(states)
     }
 }
 
 impl Cell<'_> {
+    /// Returns the end of the first access before which all ends can be explained.
+    fn first_unexplained(&self, state: (u128, Element), now: u64) -> Option<history::Event> {
+        let mut over: Vec<(u64, usize)> = (0..)
+            .zip(&self.ops)
+            .filter_map(|(bit, op)| Some((op.over_at.filter(|at| *at < now)?, bit)))
+            .collect();
+        over.sort_unstable();
+        let mut due = 0;
+        let (_, bit) = over.into_iter().find(|&(over_at, bit)| {
+            due |= 1 << bit;
+            self.states_after(state, due, over_at + 1, true).is_empty()
+        })?;
+        Some(history::Event::Ended(Operation::Access(self.ops[bit].access)))
+    }
+
     /// Returns the states in which the accesses `due` have taken effect; only one of them if one is enough.
     fn states_after(
         &self,

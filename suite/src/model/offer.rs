@@ -1,10 +1,11 @@
 //! What a provider offers to random programs.
 
-use crate::{Net, Setup, TransportKind, Turns};
-use homespun::Completion;
+use crate::{Deadline, Net, Outcome, Setup, TransportKind, Turns};
+use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, CompletionFlags, OpFlags, Order};
+use homespun::{Completion, OperationError, Tag};
 
-use crate::model::program::{AccessCall, ElementsCall, LEN_MAX_BYTES, SendCall, Step};
+use crate::model::program::{AccessCall, ElementsCall, LEN_MAX_BYTES, PeekAction, SendCall, Step};
 
 /// How many elements every provider takes at once.
 const FEW: usize = 8;
@@ -24,6 +25,8 @@ pub struct Offer {
     pub(crate) has_delivery: bool,
     pub(crate) has_matches: bool,
     pub(crate) completes_in_order: bool,
+    /// Whether peeks leave, claim or discard what they find, and report its remote data.
+    peeks: [bool; 3],
     /// Whether the test reads the completion of each receive twice: a fault for tests of the model.
     plants_duplicates: bool,
 }
@@ -40,6 +43,7 @@ impl Offer {
         has_delivery: true,
         has_matches: true,
         completes_in_order: true,
+        peeks: [true; 3],
         plants_duplicates: false,
     };
 
@@ -73,6 +77,8 @@ impl Offer {
             has_delivery: has_level(OpFlags::DELIVERY_COMPLETE),
             has_matches: has_level(OpFlags::MATCH_COMPLETE),
             completes_in_order: info.tx.comp_order.contains(Order::STRICT),
+            peeks: [PeekAction::Leave, PeekAction::Claim, PeekAction::Discard]
+                .map(|then| offers_peek(transport, then)),
             plants_duplicates: false,
         }
     }
@@ -101,7 +107,8 @@ impl Offer {
     }
 
     /// Returns the step, or one like it, if it asks for nothing else.
-    pub(crate) fn restrict_step(&self, step: Step) -> Option<Step> {
+    /// A buffer has room for all messages of the program, which take this much.
+    pub(crate) fn restrict_step(&self, step: Step, room_bytes: usize) -> Option<Step> {
         let has = |caps| self.caps.contains(caps);
         let needs = |caps, step| has(caps).then_some(step);
         let from = |from: Option<usize>| from.filter(|_| has(Caps::DIRECTED_RECV));
@@ -127,11 +134,16 @@ impl Offer {
             }),
             Step::ReceiveMany { at, min_free_bytes, .. } => needs(
                 Caps::MULTI_RECV,
-                Step::ReceiveMany { at, from: None, len_bytes: 2 * LEN_MAX_BYTES, min_free_bytes },
+                Step::ReceiveMany { at, from: None, len_bytes: room_bytes, min_free_bytes },
             ),
-            // No capability says whether a provider has peeks and claims.
-            Step::Peek { .. } | Step::Claim { .. } => None,
-            // When an injected access has taken effect is not told, and the kit asks for no flushes.
+            Step::Peek { at, tagged, from: source, then } => {
+                let then = [then, PeekAction::Leave].into_iter().find(|&then| self.peeks[then as usize])?;
+                Some(Step::Peek { at, tagged, from: from(source), then })
+            }
+            Step::Claim { at, which, discards, .. } => {
+                Some(Step::Claim { at, which, len_bytes: LEN_MAX_BYTES, discards })
+            }
+            // When an injected access has taken effect is not told, and the C interface has no flushes.
             Step::Access { call: AccessCall::InjectWrite | AccessCall::Flush, .. } => None,
             Step::Access { .. } if !self.has_delivery => None,
             step @ Step::Access { .. } => needs(Caps::RMA, step),
@@ -143,8 +155,31 @@ impl Offer {
                 Step::Elements { from, to, row: 0, part: (first, count.min(FEW)), call, op: None, fenced },
             ),
             Step::Touch { .. } => needs(Caps::RMA, step),
-            Step::Drive { .. } | Step::Read { .. } | Step::Cancel { .. } => Some(step),
-            Step::Close { .. } | Step::Kill { .. } | Step::Reopen { .. } | Step::Break { .. } => None,
+            Step::Drive { .. } | Step::Read { .. } | Step::Cancel { .. } | Step::Kill { .. } => Some(step),
+            Step::Close { .. } | Step::Reopen { .. } | Step::Break { .. } => None,
         }
     }
+}
+
+/// Whether the provider carries out such peeks, and tells by its remote data which message they find. No
+/// capability says so.
+fn offers_peek(transport: &TransportKind, then: PeekAction) -> bool {
+    let peek = || {
+        let (from, at) = Net::new(transport, Turns::Processes).open_pair();
+        let (tag, data) = (Tag(1), Some(7));
+        from.endpoint
+            .sendmsg(SendMsg { to: from.peer(), tag: Some(tag), data, ..SendMsg::default() })
+            .unwrap();
+        let receive = RecvMsg { tagged: Some(tag.into()), flags: then.flags(), ..RecvMsg::default() };
+        let deadline = Deadline::new();
+        loop {
+            at.endpoint.recvmsg(receive.clone()).unwrap();
+            match at.next_ended() {
+                Ok((found, _)) => break assert_eq!(Some(found.data), data),
+                Err(failed) => assert_eq!(failed.error, OperationError::NoMessage),
+            }
+            deadline.yield_or_panic("a message to peek at");
+        }
+    };
+    Outcome::of(peek) == Outcome::Passed
 }

@@ -2,7 +2,7 @@
 
 use homespun::endpoint::RecvMsg;
 use homespun::flags::OpFlags;
-use homespun::{OperationError, Tag};
+use homespun::{FabricAddress, OperationError, Tag};
 
 use crate::Ended;
 use crate::model::history::{Arrived, ClaimEnd, ClaimOp, Event, Incarnation, Operation, PeekEnd, PeekOp};
@@ -14,17 +14,11 @@ impl Runner<'_> {
     pub(crate) fn post_peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {
         let Some(party) = self.parties[at].as_ref().filter(|_| self.program.with_data) else { return };
         let context = Operation::Peek(self.history.peeks.len()).context();
-        let flags = OpFlags::PEEK
-            | match then {
-                PeekAction::Leave => OpFlags::empty(),
-                PeekAction::Claim => OpFlags::CLAIM,
-                PeekAction::Discard => OpFlags::DISCARD,
-            };
         let receive = RecvMsg {
             from: source_address(from),
             tagged: Some(Tag(tagged.0).ignoring(tagged.1)),
             context,
-            flags,
+            flags: then.flags(),
             ..RecvMsg::default()
         };
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
@@ -53,13 +47,25 @@ impl Runner<'_> {
         } else {
             (vec![marked_buffer(len_bytes)], OpFlags::CLAIM)
         };
-        let receive = RecvMsg { buffers, tagged: Some(Tag(0).into()), context, flags, ..RecvMsg::default() };
+        // homespun finds the message by the context alone.
+        let PeekOp { tagged: (tag, ignore), from, .. } = self.history.peeks[peek];
+        let (tagged, from) =
+            if self.offer.is_homespun { (Tag(0).into(), None) } else { (Tag(tag).ignoring(ignore), from) };
+        let from = source_address(from);
+        let receive = RecvMsg { buffers, from, tagged: Some(tagged), context, flags };
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return false;
         }
         let posted_at = self.history.record(Event::ClaimPosted(peek));
         self.history.peeks[peek].claim = Some(ClaimOp { len_bytes, discards, posted_at, ended: None });
         true
+    }
+
+    /// Returns the source that an entry names for a message that it only describes. The semantic tests say
+    /// which one another provider names.
+    fn source_of_found(&self, message: usize, named: FabricAddress) -> FabricAddress {
+        let send = self.history.sends.get(message).filter(|_| !self.offer.is_homespun);
+        send.map_or(named, |send| self.history.source_of(send.from.place))
     }
 
     pub(crate) fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
@@ -70,7 +76,8 @@ impl Runner<'_> {
         let end = match ended {
             Ok((completion, source)) => {
                 let message = usize::try_from(completion.data).expect("a small number");
-                let len_bytes = self.check_completion_fields(who, message, completion, *source);
+                let source = self.source_of_found(message, *source);
+                let len_bytes = self.told().check_completion_fields(who.place, message, completion, source);
                 assert_eq!(completion.len_bytes, len_bytes);
                 self.history.record_seen(message, now);
                 match then {
@@ -96,11 +103,12 @@ impl Runner<'_> {
         assert_eq!((*at, claim.ended), (who, None), "claim {peek} ended again, with {ended:?}");
         let end = match ended {
             Ok((completion, source)) if claim.discards => {
-                let len_bytes = self.check_completion_fields(who, claimed, completion, *source);
+                let source = self.source_of_found(claimed, *source);
+                let len_bytes = self.told().check_completion_fields(who.place, claimed, completion, source);
                 assert_eq!(completion.len_bytes, len_bytes);
                 ClaimEnd::Done
             }
-            _ => match self.check_received_message(who, claim.len_bytes, ended) {
+            _ => match self.told().check_received_message(who.place, claim.len_bytes, ended) {
                 Ok(message) => {
                     assert_eq!(message, claimed, "another message than was claimed");
                     ClaimEnd::Done

@@ -3,17 +3,22 @@
 //! The test takes each operand modulo the number of choices. So any part of a program is a program, too,
 //! and a failing program can be shrunk.
 
-use homespun::flags::Order;
+use homespun::flags::{OpFlags, Order};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde::{Deserialize, Serialize};
 
 use crate::MemoryKind;
 use crate::model::elements::ROWS;
+use crate::model::history::Level;
 use crate::model::offer::Offer;
 
-/// The length of the longest message, and of a buffer with room for any.
-pub(crate) const LEN_MAX_BYTES: usize = 100_000;
+/// The length of the longest message, and of a buffer with room for any. The sender only announces a message
+/// of this length, even over TCP.
+pub(crate) const LEN_MAX_BYTES: usize = 300_000;
+
+/// The largest alignment of messages in a buffer.
+const ALIGNMENT_MAX_BYTES: usize = 64;
 
 /// A program for a few endpoints.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,9 +44,13 @@ pub struct Program {
     pub(crate) completes_in_order: bool,
     /// The memory of regions.
     pub(crate) memory: MemoryKind,
-    /// Whether one endpoint sends untagged messages to another, and no receive is cancelled. Then only one
-    /// matching is possible.
-    pub(crate) is_stream: bool,
+    pub(crate) topology: Topology,
+    /// Whether all receives are posted before the first message is sent.
+    #[serde(default)]
+    pub(crate) receives_first: bool,
+    /// What its steps may disrupt.
+    #[serde(default)]
+    pub(crate) disruption: Disruption,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -60,7 +69,11 @@ impl Program {
         self.with_fences &= offer.has_fences;
         self.with_matches &= offer.has_matches;
         self.completes_in_order &= offer.completes_in_order;
-        self.steps = self.steps.into_iter().filter_map(|step| offer.restrict_step(step)).collect();
+        // No buffer is too short for a message after others: the man pages do not say what it receives then.
+        // Nor does a buffer come near the least free length that a provider has by default.
+        let room_bytes = LEN_MAX_BYTES + self.steps.iter().map(Step::room_for_message).sum::<usize>();
+        let steps = self.steps.into_iter();
+        self.steps = steps.filter_map(|step| offer.restrict_step(step, room_bytes)).collect();
         self
     }
 
@@ -73,6 +86,17 @@ impl Program {
     pub fn seed(&self) -> u64 {
         self.seed
     }
+}
+
+/// Which endpoints of a program send to which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Topology {
+    Any,
+    /// One endpoint sends untagged messages to another, and no receive is cancelled. Then only one matching
+    /// is possible.
+    Stream,
+    /// Two endpoints have a connection.
+    Connected,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -174,6 +198,20 @@ pub(crate) enum Step {
     },
 }
 
+impl Step {
+    pub(crate) fn is_receive(&self) -> bool {
+        matches!(self, Step::Receive { .. } | Step::ReceiveMany { .. })
+    }
+
+    /// The room that the step's message takes in a buffer with others, at most.
+    fn room_for_message(&self) -> usize {
+        match self {
+            Step::Send { len_bytes, .. } => len_bytes + ALIGNMENT_MAX_BYTES,
+            _ => 0,
+        }
+    }
+}
+
 /// The call that sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SendCall {
@@ -185,6 +223,18 @@ pub(crate) enum SendCall {
     Transmit,
     Delivery,
     Match,
+}
+
+impl SendCall {
+    /// The level of its completion.
+    pub(crate) fn level(self, with_matches: bool) -> Level {
+        match self {
+            SendCall::Plain | SendCall::InPieces | SendCall::Inject => Level::Inject,
+            SendCall::Transmit => Level::Transmit,
+            SendCall::Match if with_matches => Level::Match,
+            SendCall::Delivery | SendCall::Match => Level::Delivery,
+        }
+    }
 }
 
 /// The call that accesses a region.
@@ -224,27 +274,56 @@ pub(crate) enum PeekAction {
     Discard,
 }
 
+impl PeekAction {
+    /// The flags of such a peek.
+    pub(crate) fn flags(self) -> OpFlags {
+        match self {
+            PeekAction::Leave => OpFlags::PEEK,
+            PeekAction::Claim => OpFlags::PEEK | OpFlags::CLAIM,
+            PeekAction::Discard => OpFlags::PEEK | OpFlags::DISCARD,
+        }
+    }
+}
+
 /// The kinds of disruptions of endpoints and links.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Disruption {
     /// None. All messages arrive, in order.
+    #[default]
     None,
     /// Endpoints close in order, and others open at their addresses. All messages to receivers that were not
     /// closed arrive, in order.
     Closing,
-    /// Endpoints end as if their processes had died, and links break. All acknowledged messages arrive.
+    /// Endpoints end as if their processes had died, and links of a simulated network break. All acknowledged
+    /// messages arrive, and all between endpoints that live, unless links break.
     Killing,
 }
 
 /// Returns any program with these disruptions.
 pub fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
+    any_program_of(any_step(disruption), disruption)
+}
+
+/// Returns any program of such steps.
+pub(crate) fn any_program_of(
+    step: impl Strategy<Value = Step>,
+    disruption: Disruption,
+) -> impl Strategy<Value = Program> {
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
     let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
-    let steps = prop::collection::vec(any_step(disruption), 1..60);
+    let steps = prop::collection::vec(step, 1..60);
     let orders = (any_order(), any::<bool>(), any_memory_kind());
     (any::<u64>(), 2..=3_usize, kinds, depths, any_budget_matches_and_fences(disruption), orders, steps)
         .prop_map(
-            |(seed, parties, (with_data, is_stream), (cq_depth_entries, depth_ops), waits, orders, steps)| {
+            move |(
+                seed,
+                parties,
+                (with_data, is_stream),
+                (cq_depth_entries, depth_ops),
+                waits,
+                orders,
+                steps,
+            )| {
                 let (unexpected_bytes, with_matches, with_fences) = waits;
                 let (order, completes_in_order, memory) = orders;
                 Program {
@@ -259,11 +338,23 @@ pub fn any_program(disruption: Disruption) -> impl Strategy<Value = Program> {
                     order,
                     completes_in_order,
                     memory,
-                    is_stream,
+                    topology: if is_stream { Topology::Stream } else { Topology::Any },
+                    receives_first: false,
+                    disruption,
                     steps,
                 }
             },
         )
+}
+
+/// Returns any program of two connected endpoints.
+pub fn any_connected_program() -> impl Strategy<Value = Program> {
+    (any_program(Disruption::None), any::<bool>()).prop_map(|(program, receives_first)| {
+        // Receives that are posted before all sends get the default depth. A small depth would let tagged
+        // messages overtake untagged ones that wait for room.
+        let depth_ops = if receives_first { 0 } else { program.depth_ops };
+        Program { parties: 2, topology: Topology::Connected, receives_first, depth_ops, ..program }
+    })
 }
 
 /// Returns the budget for unexpected messages, whether sends use the match level, and whether there are
@@ -280,13 +371,12 @@ fn any_budget_matches_and_fences(disruption: Disruption) -> BoxedStrategy<(usize
     }
 }
 
-fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
+/// Returns any step that sends or receives messages.
+pub(crate) fn any_step_of_messages() -> impl Strategy<Value = Step> {
     let at = || 0..3_usize;
     let from = || prop::option::weighted(0.3, 0..3_usize);
     let fenced = prop::bool::weighted(0.1);
-    let peek_actions = vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard];
-    let op_and_fence = (prop::option::of(0..20_usize), prop::bool::weighted(0.1));
-    let usual = prop_oneof![
+    prop_oneof![
         8 => (at(), at(), any_tag(), any_len_bytes(), any_send_call(), fenced).prop_map(
             |(from, to, tag, len_bytes, call, fenced)| Step::Send { from, to, tag, len_bytes, call, fenced }
         ),
@@ -298,6 +388,19 @@ fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
         3 => (at(), from(), any_buffer_bytes(), 0..100_usize).prop_map(
             |(at, from, len_bytes, min_free_bytes)| Step::ReceiveMany { at, from, len_bytes, min_free_bytes }
         ),
+        3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
+        4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
+        1 => (at(), any::<usize>()).prop_map(|(at, which)| Step::Cancel { at, which }),
+    ]
+}
+
+fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
+    let at = || 0..3_usize;
+    let from = || prop::option::weighted(0.3, 0..3_usize);
+    let peek_actions = vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard];
+    let op_and_fence = (prop::option::of(0..20_usize), prop::bool::weighted(0.1));
+    let usual = prop_oneof![
+        26 => any_step_of_messages(),
         4 => (at(), any_tag_and_mask(), from(), select(peek_actions)).prop_map(
             |(at, tagged, from, then)| Step::Peek { at, tagged, from, then }
         ),
@@ -315,9 +418,6 @@ fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
         2 => (at(), any_region_part(), prop::bool::weighted(0.3)).prop_map(
             |(at, part, writes)| Step::Touch { at, part, writes }
         ),
-        3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
-        4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
-        1 => (at(), any::<usize>()).prop_map(|(at, which)| Step::Cancel { at, which }),
     ];
     match disruption {
         Disruption::None => usual.boxed(),
@@ -337,12 +437,12 @@ fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
     }
 }
 
-pub(crate) fn any_tag() -> impl Strategy<Value = Option<u64>> {
+fn any_tag() -> impl Strategy<Value = Option<u64>> {
     prop::option::of(0..4_u64)
 }
 
 /// Returns the tag of a receive and a mask of the bits that it ignores. Many masks ignore some bits in use.
-pub(crate) fn any_tag_match() -> impl Strategy<Value = Option<(u64, u64)>> {
+fn any_tag_match() -> impl Strategy<Value = Option<(u64, u64)>> {
     prop::option::of(any_tag_and_mask())
 }
 
@@ -419,17 +519,18 @@ fn any_elements_call() -> impl Strategy<Value = ElementsCall> {
 }
 
 /// Returns mostly short lengths, often around a limit between protocols.
-pub(crate) fn any_len_bytes() -> impl Strategy<Value = usize> {
+fn any_len_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![
-        8 => 0..64_usize,
-        3 => 64..3000_usize,
-        1 => 4090..4102_usize,
-        1 => 8186..8198_usize,
-        1 => 60_000..LEN_MAX_BYTES,
+        16 => 0..64_usize,
+        6 => 64..3000_usize,
+        2 => 4090..4102_usize,
+        2 => 8186..8198_usize,
+        2 => 60_000..100_000_usize,
+        1 => 250_000..LEN_MAX_BYTES,
     ]
 }
 
 /// Returns a length with room for a few messages.
-pub(crate) fn any_buffer_bytes() -> impl Strategy<Value = usize> {
+fn any_buffer_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES]
 }

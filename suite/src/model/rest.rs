@@ -5,7 +5,7 @@ use homespun::{FabricAddress, Tag};
 use homespun_engine::loopback::Network;
 
 use crate::Deadline;
-use crate::model::history::{AccessOp, ClaimOp, History, Operation, PeekOp, ReceiveEnd, SendOp};
+use crate::model::history::{ClaimOp, History, Operation, PeekEnd, PeekOp, ReceiveEnd, SendOp};
 use crate::model::program::LEN_MAX_BYTES;
 use crate::model::run::{Runner, expect_accepted_or_full};
 
@@ -45,7 +45,9 @@ impl Runner<'_> {
     fn send_last_messages(&mut self) {
         for from in 0..self.parties.len() {
             for to in 0..self.parties.len() {
-                if self.parties[from].is_none() {
+                let reaches =
+                    !(self.history.may_wait_forever_for(to) || self.history.is_connected && from == to);
+                if self.parties[from].is_none() || !reaches {
                     continue;
                 }
                 let context = self.next_own_context();
@@ -77,11 +79,16 @@ impl Runner<'_> {
             let before = self.events;
             self.read_all();
             self.post_drain_receives();
-            let network_is_quiet = self.net.network.as_ref().is_none_or(Network::is_quiet);
+            // No queue of this run drives the listener of a connection.
+            let network_is_quiet =
+                self.history.is_connected || self.net.network.as_ref().is_none_or(Network::is_quiet);
             if self.events > before {
                 deadline = Deadline::new();
                 silent_rounds = 0;
-            } else if network_is_quiet && self.own_pending.is_empty() && self.has_everything_ended() {
+            } else if network_is_quiet
+                && self.own_pending.is_empty()
+                && self.unfinished_operations().is_empty()
+            {
                 silent_rounds += 1;
             } else {
                 silent_rounds = 0;
@@ -139,39 +146,39 @@ impl Runner<'_> {
     }
 
     fn describe_unfinished(&self, network_is_quiet: bool) -> String {
-        let History { sends, peeks, accesses, .. } = &self.history;
-        let accesses: Vec<&AccessOp> =
-            accesses.iter().filter(|access| self.is_access_unfinished(access)).collect();
-        let sends: Vec<&SendOp> = sends.iter().filter(|send| self.is_send_unfinished(send)).collect();
-        let peeks: Vec<&PeekOp> = peeks.iter().filter(|peek| self.is_peek_unfinished(peek)).collect();
         let network = if network_is_quiet { "quiet" } else { "busy" };
-        format!(
-            "the end of {sends:?}, {accesses:?} and {peeks:?} and the runner's own {:?}; \
-             the network is {network}",
-            self.own_pending
-        )
+        let (unfinished, own) = (self.unfinished_operations(), &self.own_pending);
+        format!("the end of {unfinished:?} and the runner's own {own:?}; the network is {network}")
     }
 
-    fn has_everything_ended(&self) -> bool {
+    /// Describes the operations that have not ended.
+    fn unfinished_operations(&self) -> Vec<String> {
         let History { sends, peeks, accesses, .. } = &self.history;
-        !accesses.iter().any(|access| self.is_access_unfinished(access))
-            && !sends.iter().any(|send| self.is_send_unfinished(send))
-            && !peeks.iter().any(|peek| self.is_peek_unfinished(peek))
+        let sends = sends.iter().filter(|send| self.is_send_unfinished(send)).map(|send| format!("{send:?}"));
+        let peeks = peeks.iter().filter(|peek| self.is_peek_unfinished(peek)).map(|peek| format!("{peek:?}"));
+        let accesses = accesses.iter().filter(|access| self.is_access_unfinished(access));
+        sends.chain(peeks).chain(accesses.map(|access| format!("{access:?}"))).collect()
     }
 
     fn is_send_unfinished(&self, send: &SendOp) -> bool {
-        !send.injected && send.ended.is_none() && self.history.is_alive(send.from)
+        let may_wait = self.history.may_wait_forever_for(send.to);
+        !send.injected && send.ended.is_none() && self.history.is_alive(send.from) && !may_wait
     }
 
     fn is_peek_unfinished(&self, peek: &PeekOp) -> bool {
         let is_claim_open =
             matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.has_unreceived_claim();
-        (peek.ended.is_none() || is_claim_open) && self.history.is_alive(peek.at)
+        let may_wait = matches!(peek.ended, Some(PeekEnd::Found(message))
+            if self.history.may_wait_forever_for(self.history.sends[message].from.place));
+        (peek.ended.is_none() || is_claim_open && !may_wait) && self.history.is_alive(peek.at)
     }
 
     /// Checks that no directed receive waits for a lost peer. The last message to the peer has failed, so
     /// the library has ended each such receive.
     pub(crate) fn check_no_receive_waits_for_a_lost_peer(&self) {
+        if self.history.may_wait_for_killed {
+            return;
+        }
         for (number, receive) in self.history.receives.iter().enumerate() {
             let waits = receive.ended.is_none() && self.history.is_alive(receive.at);
             let is_gone = |from: usize| self.history.places[from].is_vacant;
@@ -182,8 +189,12 @@ impl Runner<'_> {
         }
     }
 
-    /// Cancels all posted receives. No message is arriving any more, so each cancel must succeed.
+    /// Cancels all posted receives. No message is arriving any more, so each cancel must succeed, except of a
+    /// receive that may wait for the rest of a message of a killed endpoint.
     pub(crate) fn cancel_remaining_receives(&mut self) {
+        if (0..self.parties.len()).any(|place| self.history.may_wait_forever_for(place)) {
+            return;
+        }
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
             let posted = &self.history.receives[receive];

@@ -3,6 +3,7 @@
 use homespun::flags::Order;
 
 use crate::model::acceptor::{Violation, accept};
+use crate::model::connected::ConnectionOrder;
 use crate::model::ends::Ends;
 use crate::model::history::{History, Incarnation};
 use crate::model::matching::Matching;
@@ -20,6 +21,9 @@ pub(crate) fn accept_history(
         for life in 0..=lives.ends.len() {
             accept(&Matching::new(history, Incarnation { place, life }, disruption), history)?;
         }
+    }
+    if history.is_connected {
+        accept(&ConnectionOrder { history }, history)?;
     }
     accept(&Ends { history, disruption, are_in_order: are_ends_in_order }, history)?;
     accept_accesses(history, disruption, order)

@@ -1,7 +1,7 @@
 //! Runs a program to its end, and records its history.
 
 use std::collections::BTreeSet;
-use std::mem;
+use std::{mem, thread};
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, CompletionFlags, OpFlags};
@@ -10,14 +10,14 @@ use homespun::{
     ReadError, Tag,
 };
 
+use crate::model::accesses::plain_part;
+use crate::model::connected::open_connected_parties;
 use crate::model::ends::EVERY_END;
-use crate::model::history::{
-    Access, AccessOp, End, Event, History, Incarnation, Level, Operation, ReceiveEnd,
-};
+use crate::model::history::{Access, AccessOp, End, Event, History, Incarnation, Operation, ReceiveEnd};
 use crate::model::offer::Offer;
-use crate::model::program::{Program, SendCall, Step};
+use crate::model::program::{Disruption, Program, SendCall, Step, Topology};
 use crate::model::rest::RUNNERS_CONTEXT;
-use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
+use crate::payload::{marked_buffers, payload, received_bytes, split_unevenly};
 use crate::{Ended, Net, Party, Region, Setup};
 
 /// The least length of a message that has no remote data: the message itself contains its identity.
@@ -48,10 +48,22 @@ pub(crate) struct Runner<'a> {
 }
 
 pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> History {
-    let parties: Vec<Party> =
-        (0..program.parties).map(|_| net.open_party_with(party_setup(program))).collect();
+    let setup = party_setup(program);
+    let is_connected = program.topology == Topology::Connected;
+    let (_sides, parties) = if is_connected {
+        let (sides, parties) = open_connected_parties(net, &setup);
+        (Some(sides), parties)
+    } else {
+        (None, (0..program.parties).map(|_| net.open_party_with(setup.clone())).collect())
+    };
     let names: Vec<Address> = parties.iter().map(|party| party.endpoint.name().unwrap()).collect();
-    parties.iter().for_each(|party| insert_all_addresses(party, &names));
+    if !is_connected {
+        parties.iter().for_each(|party| insert_all_addresses(party, &names));
+    }
+    let mut history = History::of_places(program.parties);
+    history.is_connected = is_connected;
+    history.breaks_links = net.network.is_some() && program.disruption == Disruption::Killing;
+    history.may_wait_for_killed = !offer.is_homespun;
     let mut runner = Runner {
         net,
         offer,
@@ -60,7 +72,7 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
         injected: vec![0; parties.len()],
         regions: Vec::new(),
         parties: parties.into_iter().map(Some).collect(),
-        history: History::of_places(program.parties),
+        history,
         drains: BTreeSet::new(),
         asked_to_cancel: BTreeSet::new(),
         own_pending: BTreeSet::new(),
@@ -75,9 +87,11 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
             party.map(|party| runner.open_region(party, at))
         })
         .collect();
-    for step in &program.steps {
-        runner.run_step(step);
-    }
+    let is_first = |step: &&Step| program.receives_first && step.is_receive();
+    let (first, later): (Vec<&Step>, Vec<&Step>) = program.steps.iter().partition(is_first);
+    first.into_iter().for_each(|step| runner.run_step(step));
+    runner.history.posted_first = runner.history.receives.len();
+    later.into_iter().for_each(|step| runner.run_step(step));
     runner.finish_all_operations();
     runner.read_all_regions();
     runner.history.record(Event::Finished);
@@ -107,38 +121,23 @@ fn insert_all_addresses(party: &Party, names: &[Address]) {
 
 impl Runner<'_> {
     fn run_step(&mut self, step: &Step) {
-        let count = self.parties.len();
+        let (count, is_stream) = (self.parties.len(), self.program.topology == Topology::Stream);
         match *step {
-            Step::Send { len_bytes, call, fenced, .. } if self.program.is_stream => {
-                self.send(0, 1, None, len_bytes, call, fenced);
-            }
-            Step::Receive { len_bytes, in_pieces, .. } if self.program.is_stream => {
-                self.post_receive(1, None, None, len_bytes, in_pieces);
-            }
-            Step::ReceiveMany { len_bytes, min_free_bytes, .. } if self.program.is_stream => {
-                self.post_multi_receive_buffer(1, None, len_bytes, min_free_bytes);
-            }
-            Step::Cancel { .. } if self.program.is_stream => {}
-            Step::Access { part, call, fenced, .. } if self.program.is_stream => {
-                self.post_plain_access(0, 1, part, call, fenced);
-            }
-            Step::Elements { .. } if self.program.is_stream => self.post_elements_access(0, 1, step),
             Step::Send { from, to, tag, len_bytes, call, fenced } => {
-                self.send(from % count, to % count, tag, len_bytes, call, fenced);
+                let (from, to) = self.ends_of_operation(from, to);
+                self.send(from, to, tag.filter(|_| !is_stream), len_bytes, call, fenced);
             }
             Step::Receive { at, tagged, from, len_bytes, in_pieces } => {
-                self.post_receive(at % count, tagged, from.map(|from| from % count), len_bytes, in_pieces);
+                let (at, from) = self.receiver_and_source(at, from);
+                self.post_receive(at, tagged.filter(|_| !is_stream), from, len_bytes, in_pieces);
             }
             Step::ReceiveMany { at, from, len_bytes, min_free_bytes } => {
-                self.post_multi_receive_buffer(
-                    at % count,
-                    from.map(|from| from % count),
-                    len_bytes,
-                    min_free_bytes,
-                );
+                let (at, from) = self.receiver_and_source(at, from);
+                self.post_multi_receive_buffer(at, from, len_bytes, min_free_bytes);
             }
             Step::Peek { at, tagged, from, then } => {
-                self.post_peek(at % count, tagged, from.map(|from| from % count), then);
+                let (at, from) = self.receiver_and_source(at, from);
+                self.post_peek(at, tagged, from, then);
             }
             Step::Claim { at, which, len_bytes, discards } => {
                 let claiming = self.peeks_with_unreceived_claims(at % count);
@@ -147,12 +146,16 @@ impl Runner<'_> {
                 }
             }
             Step::Access { from, to, part, call, fenced } => {
-                self.post_plain_access(from % count, to % count, part, call, fenced);
+                let (from, to) = self.ends_of_operation(from, to);
+                self.post_access(from, to, plain_part(part), call, fenced);
             }
-            Step::Elements { from, to, .. } => self.post_elements_access(from % count, to % count, step),
+            Step::Elements { from, to, .. } => {
+                let (from, to) = self.ends_of_operation(from, to);
+                self.post_elements_access(from, to, step);
+            }
             Step::Touch { at, part, writes } => {
                 let access = if writes { Access::Write } else { Access::Read };
-                self.access_region_as_owner(at % count, part, access);
+                self.access_as_owner(at % count, plain_part(part), access);
             }
             Step::Drive { at, rounds } => {
                 if let Some(party) = &self.parties[at % count] {
@@ -164,6 +167,7 @@ impl Runner<'_> {
                     self.read_completion(at % count);
                 }
             }
+            Step::Cancel { .. } if is_stream => {}
             Step::Cancel { at, which } => self.cancel_one_operation(at % count, which),
             Step::Close { at } => self.close_party(at % count),
             Step::Kill { at } => self.kill_party(at % count),
@@ -176,6 +180,31 @@ impl Runner<'_> {
                 }
             }
         }
+    }
+
+    /// Returns the places between which an operation goes.
+    fn ends_of_operation(&self, from: usize, to: usize) -> (usize, usize) {
+        let count = self.parties.len();
+        match self.program.topology {
+            Topology::Any => (from % count, to % count),
+            Topology::Stream => (0, 1),
+            Topology::Connected => (from % count, 1 - from % count),
+        }
+    }
+
+    /// Returns the place of a receive, and the only source that it accepts.
+    fn receiver_and_source(&self, at: usize, from: Option<usize>) -> (usize, Option<usize>) {
+        let count = self.parties.len();
+        match self.program.topology {
+            Topology::Any => (at % count, from.map(|from| from % count)),
+            Topology::Stream => (1, None),
+            Topology::Connected => (at % count, None),
+        }
+    }
+
+    /// What the completions of received messages tell.
+    pub(crate) fn told(&self) -> Told<'_> {
+        Told { history: &self.history, offer: self.offer, with_data: self.program.with_data }
     }
 
     /// Raises a length to the least length of messages and buffers.
@@ -193,6 +222,9 @@ impl Runner<'_> {
         fenced: bool,
     ) {
         let Some(party) = &self.parties[from] else { return };
+        if self.history.may_wait_forever_for(to) {
+            return;
+        }
         let mut len_bytes = self.raise_to_min_len(len_bytes);
         let injected = call == SendCall::Inject;
         if injected {
@@ -205,12 +237,8 @@ impl Runner<'_> {
         let to_address = FabricAddress(to as u64);
         let buffers =
             if call == SendCall::InPieces { split_unevenly(&message, 3) } else { vec![message.clone()] };
-        let (level, mut flags) = match call {
-            SendCall::Transmit => (Level::Transmit, OpFlags::TRANSMIT_COMPLETE),
-            SendCall::Match if self.program.with_matches => (Level::Match, OpFlags::MATCH_COMPLETE),
-            SendCall::Delivery | SendCall::Match => (Level::Delivery, OpFlags::DELIVERY_COMPLETE),
-            SendCall::Plain | SendCall::InPieces | SendCall::Inject => (Level::Inject, OpFlags::empty()),
-        };
+        let level = call.level(self.program.with_matches);
+        let mut flags = level.flags();
         let fenced = fenced && self.program.with_fences && !injected;
         flags.set(OpFlags::FENCE, fenced);
         let accepted = if injected {
@@ -246,14 +274,7 @@ impl Runner<'_> {
         let Some(party) = &self.parties[at] else { return true };
         let len_bytes = self.raise_to_min_len(len_bytes);
         let context = Operation::Receive(self.history.receives.len()).context();
-        let buffers = if in_pieces { marked_buffers(len_bytes, 3) } else { vec![marked_buffer(len_bytes)] };
-        let receive = RecvMsg {
-            buffers,
-            from: source_address(from),
-            tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
-            context,
-            ..RecvMsg::default()
-        };
+        let receive = make_receive(tagged, from, len_bytes, in_pieces, context);
         if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
             return false;
         }
@@ -429,7 +450,7 @@ impl Runner<'_> {
         if posted.buffer.is_some() {
             return self.record_buffer_entry(who, receive, ended);
         }
-        let end = match self.check_received_message(who, posted.len_bytes, ended) {
+        let end = match self.told().check_received_message(who.place, posted.len_bytes, ended) {
             Ok(message) => {
                 self.history.record_taken(receive, message);
                 ReceiveEnd::Took(message)
@@ -442,11 +463,22 @@ impl Runner<'_> {
         }
         self.history.receives[receive].ended = Some(end);
     }
+}
 
+/// What the completions of messages tell.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Told<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) offer: &'a Offer,
+    /// Whether messages carry their identity as remote data.
+    pub(crate) with_data: bool,
+}
+
+impl Told<'_> {
     /// Checks the end of a receive. Returns the identity of the received message, or the error.
     pub(crate) fn check_received_message(
-        &self,
-        who: Incarnation,
+        self,
+        at: usize,
         room_bytes: usize,
         ended: &Ended,
     ) -> Result<usize, OperationError> {
@@ -460,26 +492,14 @@ impl Runner<'_> {
                 ref error => return Err(error.clone()),
             },
         };
-        Ok(self.check_and_identify_message(who, room_bytes, completion, source, overflow_bytes))
-    }
-
-    /// Checks the bytes and the completion of a received message. Returns the identity of the message.
-    fn check_and_identify_message(
-        &self,
-        who: Incarnation,
-        room_bytes: usize,
-        completion: &Completion,
-        source: FabricAddress,
-        overflow_bytes: u64,
-    ) -> usize {
         let bytes = received_bytes(&completion.buffer);
-        let identity = if self.program.with_data {
+        let identity = if self.with_data {
             completion.data
         } else {
             u64::from_le_bytes(bytes[..IDENTITY_BYTES].try_into().expect("that many bytes"))
         };
         let identity = usize::try_from(identity).expect("a small number");
-        let len_bytes = self.check_completion_fields(who, identity, completion, source);
+        let len_bytes = self.check_completion_fields(at, identity, completion, source);
         // The semantic tests say which fields another provider fills in where it cuts a message off.
         if self.offer.is_homespun || len_bytes <= room_bytes {
             assert_eq!(completion.len_bytes, len_bytes.min(room_bytes));
@@ -487,18 +507,18 @@ impl Runner<'_> {
         }
         assert!(bytes.len() == completion.len_bytes || !self.offer.is_homespun, "{completion:?}");
         assert!(bytes == payload(identity as u64, bytes.len()), "message {identity} has other bytes");
-        identity
+        Ok(identity)
     }
 
     /// Checks the fields of a received message's completion. Returns the length that was sent.
     pub(crate) fn check_completion_fields(
-        &self,
-        who: Incarnation,
+        self,
+        at: usize,
         identity: usize,
         completion: &Completion,
         source: FabricAddress,
     ) -> usize {
-        let with_data = self.program.with_data;
+        let with_data = self.with_data;
         let send =
             self.history.sends.get(identity).unwrap_or_else(|| panic!("{completion:?} was never sent"));
         let mut flags = CompletionFlags::RECV;
@@ -511,9 +531,9 @@ impl Runner<'_> {
         if self.offer.is_homespun || with_data {
             assert_eq!(completion.data, if with_data { identity as u64 } else { 0 });
         }
-        assert_eq!(send.to, who.place, "message {identity} was for another endpoint");
+        assert_eq!(send.to, at, "message {identity} was for another endpoint");
         if self.offer.caps.contains(Caps::SOURCE) {
-            assert_eq!(source, FabricAddress(send.from.place as u64));
+            assert_eq!(source, self.history.source_of(send.from.place));
         }
         send.len_bytes
     }
@@ -530,6 +550,34 @@ pub(crate) fn expect_lost_sender_errno(error: &OperationError) -> Errno {
 /// Returns the source of a directed receive.
 pub(crate) fn source_address(from: Option<usize>) -> FabricAddress {
     from.map_or(FabricAddress::UNSPECIFIED, |from| FabricAddress(from as u64))
+}
+
+/// Closes endpoints. Drives the parties meanwhile, since closing waits for peers.
+pub(crate) fn close_while_driving<T: Send>(net: &Net, endpoints: T) {
+    thread::scope(|scope| {
+        let closing = scope.spawn(|| drop(endpoints));
+        while !closing.is_finished() {
+            net.progress();
+            thread::yield_now();
+        }
+    });
+}
+
+/// Makes a receive.
+pub(crate) fn make_receive(
+    tagged: Option<(u64, u64)>,
+    from: Option<usize>,
+    len_bytes: usize,
+    in_pieces: bool,
+    context: u64,
+) -> RecvMsg {
+    RecvMsg {
+        buffers: marked_buffers(len_bytes, if in_pieces { 3 } else { 1 }),
+        from: source_address(from),
+        tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
+        context,
+        ..RecvMsg::default()
+    }
 }
 
 /// Whether an operation was accepted; the only valid refusal is a full queue.

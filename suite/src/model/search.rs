@@ -13,6 +13,9 @@ use crate::{Outcome, TransportKind, Turns};
 /// How many smaller programs are tried for one that has failed.
 const SHRINK_MAX_RUNS: u32 = 300;
 
+/// In one of so many programs, endpoints are killed.
+const KILLING_ONE_OF: u64 = 4;
+
 /// Programs for one network. They follow from the seed and from what the provider offers.
 #[derive(Debug)]
 pub struct Search<'a> {
@@ -63,7 +66,7 @@ impl Search<'_> {
             }
             transport => transport.clone(),
         };
-        Outcome::of(|| run_and_check(self.turns, &transport, &self.offer, program, Disruption::None))
+        Outcome::of(|| run_and_check(self.turns, &transport, &self.offer, program))
     }
 
     fn tree(&self, number: u64) -> impl ValueTree<Value = Program> + use<> {
@@ -73,7 +76,8 @@ impl Search<'_> {
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let offer = self.offer;
-        let programs = any_program(Disruption::None).prop_map(move |program| program.within(&offer));
+        let disruption = if number % KILLING_ONE_OF == 1 { Disruption::Killing } else { Disruption::None };
+        let programs = any_program(disruption).prop_map(move |program| program.within(&offer));
         programs.new_tree(&mut runner).expect("every choice is a program")
     }
 }

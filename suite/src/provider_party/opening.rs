@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use homespun::CqFormat;
 use homespun::Errno;
 use homespun::flags::{BindFlags, Caps, InfoFlags, Mode, OpFlags, Order};
 use homespun::info::{MrMode, ResourceManagement};
-use homespun_host::abi::domain::FidDomain;
+use homespun_host::abi::domain::{FidAv, FidDomain};
+use homespun_host::abi::endpoint::FidEp;
 use homespun_host::abi::eq::FiCqAttr;
 use homespun_host::abi::info::FiInfo;
 use homespun_host::abi::{
@@ -16,15 +18,17 @@ use homespun_host::abi::{
 };
 use homespun_host::{InfoList, Libfabric, Object, av_attr, cq_attr};
 
+use super::connections::Connections;
 use super::names::name_from_bytes;
 use super::posted::Posted;
-use super::{ProviderParty, ReadQueue, Refused, not_offered, open_counter};
+use super::{Counters, ProviderParty, ReadQueue, Refused, not_offered, open_counter};
 use crate::call::{AddressForm, RemoteAnswer};
 use crate::counters::EVENTS;
 use crate::form::NameForm;
 use crate::provider::{Granted, Provider};
 use crate::setup::Setup;
 
+const FI_EP_MSG: u32 = 1;
 const FI_EP_RDM: u32 = 3;
 
 /// What a test asks of every endpoint, if the provider has it: a party with the default setup has all
@@ -33,14 +37,15 @@ const WISHES: [Caps; 5] =
     [Caps::DIRECTED_RECV, Caps::MULTI_RECV, Caps::SOURCE, Caps::RMA_EVENT, Caps::ATOMIC];
 
 /// Opens a party.
-pub(super) struct Opening<'a> {
+#[derive(Debug)]
+pub(super) struct Opening {
     pub(super) libfabric: Libfabric,
-    pub(super) provider: &'a Provider,
+    pub(super) provider: Provider,
     pub(super) setup: Setup,
 }
 
-impl<'a> Opening<'a> {
-    pub(super) fn open(self) -> Result<(ProviderParty<'a>, RemoteAnswer), Refused> {
+impl Opening {
+    pub(super) fn open(self) -> Result<(ProviderParty, RemoteAnswer), Refused> {
         let setup = &self.setup;
         let mut info = self.find_info()?;
         let tx_op_flags = setup.tx_op_flags.bits();
@@ -49,29 +54,23 @@ impl<'a> Opening<'a> {
         let domain = fabric.open_domain(&info)?;
         let cq = self.open_cq(&domain)?;
         let receive_cq = setup.separate_queues.then(|| self.open_cq(&domain)).transpose()?;
-        // SAFETY: no attribute is a pointer that is not null.
-        let av = unsafe { domain.open_av(av_attr()) }?;
-        let ep = domain.open_endpoint(&info)?;
-        let selective = if setup.selective { BindFlags::SELECTIVE_COMPLETION } else { BindFlags::empty() };
-        match &receive_cq {
-            Some(receive_cq) => {
-                ep.bind(&cq.cq, (BindFlags::TRANSMIT | selective).bits())?;
-                ep.bind(&receive_cq.cq, (BindFlags::RECV | selective).bits())?;
-            }
-            None => ep.bind(&cq.cq, (BindFlags::TRANSMIT | BindFlags::RECV | selective).bits())?,
-        }
-        ep.bind(&av, 0)?;
-        let mut counters = Vec::new();
-        if setup.counts {
-            for event in EVENTS {
-                let counter = open_counter(&domain)?;
-                ep.bind(&counter, event.bits())
-                    .map_err(|errno| not_offered("a counter of this event", errno))?;
-                counters.push((event, counter));
-            }
-        }
-        ep.enable()?;
-        let name = ep.name()?;
+        let (mut endpoint, mut connections) = (None, None);
+        let name = if setup.is_side {
+            connections = Some(Connections::open(
+                &self.libfabric,
+                &fabric,
+                &domain,
+                &cq.cq,
+                &info,
+                !self.provider.is_homespun(),
+            )?);
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
+        } else {
+            let opened = self.open_endpoint(&domain, &info, &cq, receive_cq.as_ref())?;
+            let name = opened.0.name()?;
+            endpoint = Some(opened);
+            name_from_bytes(&name).into_address()
+        };
         // SAFETY: every info of a list has the attributes.
         let (granted, mr_mode) = unsafe {
             let (tx, rx) = (&*info.first().tx_attr, &*info.first().rx_attr);
@@ -88,17 +87,22 @@ impl<'a> Opening<'a> {
             };
             (granted, (*info.first().domain_attr).mr_mode)
         };
+        let (ep, av, counters) = match endpoint {
+            Some((ep, av, counters)) => (Some(ep), Some(av), counters),
+            None => (None, None, Vec::new()),
+        };
         let (format, drives_itself, depth_entries) = (cq.format, !setup.asleep, setup.cq_depth_entries);
         let party = ProviderParty {
             opening: self,
             levels: HashMap::new(),
             caps: Caps::from_bits_retain(granted.caps),
             mr_mode: MrMode::from_bits_retain(mr_mode.cast_unsigned()),
-            ep: Some(ep),
+            ep,
             cq,
             receive_cq,
             av,
             domain,
+            connections,
             counters,
             posted: Posted::default(),
             rooms: BTreeMap::new(),
@@ -108,12 +112,44 @@ impl<'a> Opening<'a> {
             drives_itself,
         };
         let opened = RemoteAnswer::Opened {
-            name: AddressForm(name_from_bytes(&name).into_address()),
+            name: AddressForm(name),
             depth_entries,
             format: Some(format),
             granted: Some(granted),
         };
         Ok((party, opened))
+    }
+
+    /// Opens an endpoint without connections, and enables it.
+    fn open_endpoint(
+        &self,
+        domain: &Object<FidDomain>,
+        info: &InfoList,
+        cq: &ReadQueue,
+        receive_cq: Option<&ReadQueue>,
+    ) -> Result<(Object<FidEp>, Object<FidAv>, Counters), Refused> {
+        let setup = &self.setup;
+        // SAFETY: no attribute is a pointer that is not null.
+        let av = unsafe { domain.open_av(av_attr()) }?;
+        let ep = domain.open_endpoint(info)?;
+        let selective = if setup.selective { BindFlags::SELECTIVE_COMPLETION } else { BindFlags::empty() };
+        match receive_cq {
+            Some(receive_cq) => {
+                ep.bind(&cq.cq, (BindFlags::TRANSMIT | selective).bits())?;
+                ep.bind(&receive_cq.cq, (BindFlags::RECV | selective).bits())?;
+            }
+            None => ep.bind(&cq.cq, (BindFlags::TRANSMIT | BindFlags::RECV | selective).bits())?,
+        }
+        ep.bind(&av, 0)?;
+        let mut counters = Vec::new();
+        for event in EVENTS.into_iter().filter(|_| setup.counts) {
+            let counter = open_counter(domain)?;
+            let bound = ep.bind(&counter, event.bits());
+            bound.map_err(|errno| not_offered("a counter of this event", errno))?;
+            counters.push((event, counter));
+        }
+        ep.enable()?;
+        Ok((ep, av, counters))
     }
 
     /// Asks the provider for an endpoint: with the capabilities of the setup, or with all that it has.
@@ -132,9 +168,12 @@ impl<'a> Opening<'a> {
                 .getinfo(setup.caps, setup.tx_op_flags)
                 .map_err(|errno| not_offered(&format!("an endpoint with {:?}", setup.caps), errno));
         }
-        let mut info = self
-            .getinfo(Caps::empty(), setup.tx_op_flags)
-            .map_err(|errno| not_offered("an endpoint of this setup", errno))?;
+        let mut info = self.getinfo(Caps::empty(), setup.tx_op_flags).map_err(|errno| {
+            not_offered(
+                &format!("an endpoint {}", if setup.is_side { "with connections" } else { "of this setup" }),
+                errno,
+            )
+        })?;
         let mut caps = Caps::from_bits_retain(info.first().caps);
         for wish in WISHES {
             if let Ok(with) = self.getinfo(caps | wish, setup.tx_op_flags) {
@@ -151,7 +190,7 @@ impl<'a> Opening<'a> {
     }
 
     fn getinfo(&self, caps: Caps, tx_op_flags: OpFlags) -> Result<InfoList, Errno> {
-        let Provider { name, domain, .. } = self.provider;
+        let Provider { name, domain, .. } = &self.provider;
         let setup = &self.setup;
         let mut hints = self.libfabric.empty_hints();
         hints.set_provider_name(&CString::new(name.as_str()).expect("a name"));
@@ -164,7 +203,7 @@ impl<'a> Opening<'a> {
         }
         hints.first_mut().caps = caps.bits();
         hints.first_mut().mode = mode.bits();
-        hints.ep_attr_mut().r#type = FI_EP_RDM;
+        hints.ep_attr_mut().r#type = if setup.is_side { FI_EP_MSG } else { FI_EP_RDM };
         let mr_mode = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY | MrMode::ENDPOINT;
         hints.domain_attr_mut().mr_mode = mr_mode.bits().cast_signed();
         hints.domain_attr_mut().resource_mgmt = match setup.resource_mgmt {

@@ -77,6 +77,9 @@ pub(super) struct Piece {
     pub(super) len_bytes: usize,
 }
 
+// SAFETY: the memory is leaked, and every access to it goes through the pointer, from any thread.
+unsafe impl Send for Piece {}
+
 /// What a queue says about the end of an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry {

@@ -5,14 +5,13 @@ use homespun::flags::Caps;
 use homespun::info::MrMode;
 use homespun_host::Object;
 use homespun_host::abi::domain::FidMr;
-use homespun_host::abi::eq::FidCntr;
 
 use super::posted::Piece;
-use super::{ProviderParty, Refused, RegisteredPiece, not_offered, open_counter};
+use super::{Counters, ProviderParty, Refused, RegisteredPiece, not_offered, open_counter};
 use crate::call::RemoteAnswer;
 use crate::region_spec::{MemoryKind, RegionSpec};
 
-impl ProviderParty<'_> {
+impl ProviderParty {
     pub(super) fn register(&mut self, spec: RegionSpec) -> Result<RemoteAnswer, Refused> {
         let RegionSpec { len_bytes, kind, access, key, is_counted } = spec;
         self.need(Caps::RMA)?;
@@ -36,10 +35,7 @@ impl ProviderParty<'_> {
         Ok(RemoteAnswer::Registered { number, key, address })
     }
 
-    pub(super) fn open_region_counters(
-        &self,
-        mr: &Object<FidMr>,
-    ) -> Result<Vec<(CounterEvents, Object<FidCntr>)>, Refused> {
+    pub(super) fn open_region_counters(&self, mr: &Object<FidMr>) -> Result<Counters, Refused> {
         self.need(Caps::RMA_EVENT)?;
         let mut counters = Vec::new();
         for event in [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE] {

@@ -109,18 +109,6 @@ fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
     }
 }
 
-/// Receives of each kind: the lengths of their pieces, and the calls.
-fn raw_receives() -> [(&'static [usize], Post); 5] {
-    let multi_receive = Some(OpFlags::MULTI_RECV | OpFlags::COMPLETION);
-    [
-        (&[8], Post { peer: ANY, context: 1, ..Post::default() }),
-        (&[8], Post { peer: ANY, context: 2, tag: Some(5), ..Post::default() }),
-        (&[8, 8], Post { peer: ANY, context: 3, ..Post::default() }),
-        (&[8, 8], Post { peer: ANY, context: 4, tag: Some(6), ..Post::default() }),
-        (&[100], Post { peer: ANY, context: 5, flags: multi_receive, ..Post::default() }),
-    ]
-}
-
 /// The last byte of a receive's memory.
 fn last_byte(room: &RawBuffer) -> SegmentMut {
     let last = room.pieces()[room.pieces().len() - 1];
@@ -137,9 +125,19 @@ fn byte_behind(room: &RawBuffer) -> SegmentMut {
 fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
     let (alice, bob) = net.open_pair();
     let domain = bob.local_domain();
-    let rooms = raw_receives().map(|(lens_bytes, post)| {
+    let multi_receive = Some(OpFlags::MULTI_RECV | OpFlags::COMPLETION);
+    let receives: [(&[usize], _, _); 5] = [
+        (&[8], None, None),
+        (&[8], Some(5), None),
+        (&[8, 8], None, None),
+        (&[8, 8], Some(6), None),
+        (&[100], None, multi_receive),
+    ];
+    let post = |(context, (lens_bytes, tag, flags)): (u64, (&[usize], _, _))| {
+        let post = Post { peer: ANY, context, tag, flags, ..Post::default() };
         RawBuffer::post_receive(bob.endpoint.expect_local(), lens_bytes, 0, post).unwrap()
-    });
+    };
+    let rooms: Vec<_> = (1..).zip(receives).map(post).collect();
     bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
     for room in &rooms {
         domain.cancel_receives_into(byte_behind(room));
@@ -155,31 +153,15 @@ fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
     alice.endpoint.send(payload(1, 8), alice.peer(), 7).unwrap();
     assert_eq!(bob.next_completion().context, 6, "its memory is elsewhere");
     alice.next_completion();
-}
-
-#[over(one_process)]
-fn receives_of_a_context_into_a_piece_of_memory_are_cancelled(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.open_peer();
-    let rooms = raw_receives().map(|(lens_bytes, post)| {
-        RawBuffer::post_shared_receive(&sharers.context, lens_bytes, post).unwrap()
-    });
-    sharers.context.recv(marked_buffer(8), ANY, 6).unwrap();
-    let assert_no_end = || {
+    // So are receives of a shared context.
+    let sharers = Sharers::new(net, 1);
+    let post = Post { peer: ANY, context: 7, ..Post::default() };
+    let room = RawBuffer::post_shared_receive(&sharers.context, &[8], post).unwrap();
+    for memory in [byte_behind(&room), last_byte(&room)] {
         sharers.drive_repeatedly();
-        assert!(sharers.members.iter().all(|member| poll_completion(&member.cq).is_none()));
-    };
-    for room in &rooms {
-        sharers.domain.cancel_receives_into(byte_behind(room));
+        assert_eq!(poll_completion(&sharers.members[0].cq), None);
+        sharers.domain.cancel_receives_into(memory);
     }
-    assert_no_end();
-    for (context, room) in (1..).zip(&rooms) {
-        sharers.domain.cancel_receives_into(last_byte(room));
-        let failed = sharers.next_ended(0).expect_err("it was cancelled");
-        assert_eq!((failed.completion.context, failed.error), (context, OperationError::Cancelled));
-        sharers.domain.cancel_receives_into(last_byte(room));
-        assert_no_end();
-    }
-    sharers.deliver(&peer, 1, payload(1, 8), None);
-    assert_eq!(sharers.next_receive_completion(1).context, 6, "its memory is elsewhere");
+    let failed = sharers.next_ended(0).expect_err("it was cancelled");
+    assert_eq!((failed.completion.context, failed.error), (7, OperationError::Cancelled));
 }

@@ -77,32 +77,6 @@ fn failed_access_completes_in_posting_order(net: &Net) {
     }
 }
 
-#[over(all)]
-fn unreported_operations_end_in_posting_order(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup { selective: true, ..in_order_setup() }, Setup::default());
-    let region = bob.open_region(100_000, MemoryKind::Owned, 1);
-    // These operations report no success. The completion of the next send shows that they have ended.
-    for context in 0..20 {
-        alice.post_send(1, 8, OpFlags::MATCH_COMPLETE);
-        post_access(&alice, RmaBy::Write, alice.peer(), &region, 2, 60_000);
-        alice.post_send(context, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);
-        alice.endpoint.inject(&payload(3, 8), alice.peer(), None, None).unwrap();
-        alice.assert_no_completion();
-        for _ in 0..3 {
-            bob.receive(4, 8);
-        }
-        assert_eq!(alice.next_completion().context, context);
-        assert!(region.content()[..60_000] == payload(2, 60_000));
-        region.write_at(0, &marked_buffer(60_000));
-    }
-    // A failure is reported in posting order, even of an operation whose success is not reported.
-    let call = RmaCall::new(RmaBy::Write, payload(1, 8), alice.peer(), &region, 1);
-    alice.endpoint.rma(RmaCall { key: 99, ..call }).unwrap();
-    alice.post_send(2, 8, OpFlags::INJECT_COMPLETE | OpFlags::COMPLETION);
-    assert_eq!(alice.next_failure().completion.context, 1);
-    assert_eq!(alice.next_completion().context, 2);
-}
-
 #[over(driven)]
 fn operation_awaiting_earlier_completions_counts_towards_the_depth(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 3, ..in_order_setup() }, Setup::asleep());

@@ -1,7 +1,5 @@
 //! The time limit of a request for a connection that the other application neither accepts nor rejects.
 
-use std::sync::mpsc::RecvTimeoutError;
-
 use super::prelude::*;
 
 const TIMEOUT: Duration = Duration::from_millis(30);
@@ -43,7 +41,7 @@ fn expect_timeout(clock: &SimulatedClock, sides: &[&Side]) {
     assert!(error.err_data.is_empty() && error.peer.is_some());
 }
 
-#[over(connected)]
+#[over(connected, native)]
 fn undecided_request_fails_with_etimedout(net: &Net) {
     let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
@@ -61,7 +59,7 @@ fn undecided_request_fails_with_etimedout(net: &Net) {
     assert!(client.poll_event().is_none());
 }
 
-#[over(connected)]
+#[over(connected, native)]
 fn late_accept_does_not_stay_connected(net: &Net) {
     let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
@@ -92,49 +90,7 @@ fn late_accept_does_not_stay_connected(net: &Net) {
     }
 }
 
-#[over(connected)]
-fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
-    let (clock, client, server) = open_sides(net);
-    let listener = server.open_listener(LISTENER);
-    listener.set_backlog(1).unwrap();
-    for _ in 0..5 {
-        let connecting = open_impatient_endpoint(&client);
-        connecting.connect(listener.name().unwrap(), b"").unwrap();
-        let deadline = Deadline::new();
-        while !matches!(server.eq.peek(), Ok(Some(Event::Connection(ConnectionEvent::Request(_))))) {
-            client.progress();
-            deadline.yield_or_panic("a request");
-        }
-        expect_timeout(&clock, &[&client]);
-        let deadline = Deadline::new();
-        while server.eq.peek() != Ok(None) {
-            client.progress();
-            server.progress();
-            deadline.yield_or_panic("that the request is withdrawn");
-        }
-    }
-    drop(listener);
-    // Both sides can still connect.
-    let _pair = connect_pair(&client, &server);
-}
-
-#[over(connected)]
-fn request_without_timeout_waits(net: &Net) {
-    let (clock, client, server) = open_sides(net);
-    let listener = server.open_listener(LISTENER);
-    let patient = client.open_endpoint(SERVER);
-    patient.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first_side(&[&server, &client]);
-    let impatient = open_impatient_endpoint(&client);
-    impatient.connect(listener.name().unwrap(), b"").unwrap();
-    let _undecided = next_request_of_first_side(&[&server, &client]);
-    expect_timeout(&clock, &[&client, &server]);
-    request.reject(b"no").unwrap();
-    let error = next_event_of_first_side(&[&client, &server]).expect_err("it is rejected");
-    assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNREFUSED));
-}
-
-#[over(connected)]
+#[over(connected, native)]
 fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
     let (clock, client, server) = open_sides(net);
     let listener = server.open_listener(LISTENER);
@@ -153,29 +109,4 @@ fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
     let end = ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed };
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(end.clone()));
     assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(end));
-}
-
-#[over(connected)]
-fn event_wait_wakes_for_a_connect_timeout(net: &Net) {
-    for wait in WAIT_OBJECTS {
-        let clock = &SimulatedClock::new();
-        let [client, server] = [(); 2].map(|()| Side::open_with_clock(net, clock, wait));
-        let listener = server.open_listener(LISTENER);
-        let connecting = open_impatient_endpoint(&client);
-        connecting.connect(listener.name().unwrap(), b"").unwrap();
-        let (end, is_over) = mpsc::channel::<()>();
-        let heard = thread::scope(|scope| {
-            scope.spawn(move || {
-                while let Err(RecvTimeoutError::Timeout) = is_over.recv_timeout(TICK) {
-                    clock.advance(TICK);
-                }
-            });
-            // The server does not even read the request.
-            let heard = sleep_until_event(&client);
-            drop(end);
-            heard
-        });
-        let error = heard.expect_err("the server has not answered");
-        assert_eq!((error.object, error.errno), (CLIENT, Errno::ETIMEDOUT), "{wait:?}");
-    }
 }

@@ -21,8 +21,8 @@ fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) 
         to.1.trecv(marked_buffer(len_bytes), NOWHERE, Tag(context), 100 + context).unwrap();
         let tagged = payload(100 + context, len_bytes);
         from.1.tsend(tagged, NOWHERE, Tag(context), 100 + context).unwrap();
-        let (buffers, flags, data) =
-            (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE, Some(context));
+        let (buffers, data) = (vec![payload(context, len_bytes)], Some(context));
+        let flags = OpFlags::DELIVERY_COMPLETE;
         from.1.sendmsg(SendMsg { buffers, to: NOWHERE, data, context, flags, ..SendMsg::default() }).unwrap();
     }
     let mut arrived = BTreeSet::new();
@@ -37,8 +37,8 @@ fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) 
 }
 
 /// Shows fi_endpoint/connect-enables, fi_eq/connection-events, fi_eq/connected-on-both-sides,
-/// fi_cm/accept-connects-both.
-#[over(connected, automatic)]
+/// fi_cm/accept-connects-both, fi_endpoint/connection-needs-info-of-request.
+#[over(connected, automatic, own)]
 fn accepted_request_connects_both_endpoints(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
@@ -56,11 +56,8 @@ fn accepted_request_connects_both_endpoints(net: &Net) {
         let accepting = server.accept(&request, answers);
         expect_connected(&client, &server, answers);
         // Both ends report the address that the client requested, as sockets do.
-        assert_eq!((connecting.peer(), accepting.name()), (Ok(name), Ok(name)));
-        assert_eq!(
-            (accepting.peer(), connecting.name()),
-            (Ok(info.dest_addr.unwrap()), Ok(info.dest_addr.unwrap()))
-        );
+        assert_eq!([connecting.peer(), accepting.name()], [Ok(name), Ok(name)]);
+        assert_eq!([accepting.peer(), connecting.name()], [(); 2].map(|()| Ok(info.dest_addr.unwrap())));
         drop(connecting);
         assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
         assert!(server.poll_event().is_none() && client.poll_event().is_none());
@@ -68,7 +65,7 @@ fn accepted_request_connects_both_endpoints(net: &Net) {
 }
 
 /// Shows fi_eq/eq-eavail-means-readerr, fi_cm/rejected-request-is-error.
-#[over(connected, automatic)]
+#[over(connected, automatic, own)]
 fn rejected_request_fails_with_econnrefused(net: &Net) {
     let (client, server, listener) = open_sides(net);
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
@@ -95,7 +92,7 @@ fn rejected_request_fails_with_econnrefused(net: &Net) {
 }
 
 /// Shows fi_cm/rejected-request-is-error.
-#[over(connected)]
+#[over(connected, native)]
 fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let vacancy = net.reserve_vacant_address();
@@ -124,14 +121,10 @@ fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     alice.exchange_long_messages(&bob);
     // A connected endpoint also refuses requests, and still works.
     let (one, other) = connect_pair(&client, &server);
-    for taken in [&one, &other] {
-        let connecting = client.open_endpoint(9);
-        let name = if std::ptr::eq(taken, &one) { one.name() } else { other.peer() };
-        connecting.connect(name.unwrap(), b"hello?").unwrap();
-        let refused = next_event_of_first_side(&[&client, &server]).expect_err("it has its connection");
-        assert_eq!(refused.object, 9);
-        assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&refused.errno), "{refused:?}");
-    }
+    let connecting = client.open_endpoint(9);
+    connecting.connect(one.name().unwrap(), b"hello?").unwrap();
+    let refused = next_event_of_first_side(&[&client, &server]).expect_err("it has its connection");
+    assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&refused.errno), "{refused:?}");
     send_and_check_all_lengths((&client, &one), (&server, &other));
 }
 
@@ -149,22 +142,8 @@ fn connection_carries_messages_both_ways(net: &Net) {
     assert_eq!(next_message_of_first_side(&[&server, &client]), b"directed");
 }
 
-#[over(connected)]
-fn connection_carries_writes_with_remote_data(net: &Net) {
-    let ((client, one), (server, _other)) = open_connection(net);
-    let region = server.domain.register(1 << 20, &MrAttr::granting(MrAccess::REMOTE_WRITE)).unwrap();
-    for (context, len_bytes) in (0..).zip([8, 5000, 1 << 20]) {
-        one.writedata(payload(context, len_bytes), context, NOWHERE, region.remote(), context).unwrap();
-        assert_eq!(next_completion_of_first_side(&[&server, &client]).data, context);
-        assert_eq!(next_completion_of_first_side(&[&client, &server]).context, context);
-        let mut written = vec![0; len_bytes];
-        region.read_at(0, &mut written).unwrap();
-        assert!(written == payload(context, len_bytes));
-    }
-}
-
 /// Each access is counted and fenced. The fence makes it find the effects of the previous accesses.
-#[over(connected)]
+#[over(connected, native)]
 fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
     let (client, server) = (Side::new(net), Side::new(net));
@@ -201,7 +180,7 @@ fn connection_carries_fenced_rma_and_atomics(net: &Net) {
 }
 
 /// Shows fi_tagged/tagged-send-needs-connection, fi_cm/no-send-before-connected.
-#[over(connected)]
+#[over(connected, own)]
 fn send_before_connection_fails_with_enotconn(net: &Net) {
     let (client, server, listener) = open_sides(net);
     let connecting = client.open_endpoint(CLIENT);
@@ -232,30 +211,7 @@ fn send_before_connection_fails_with_enotconn(net: &Net) {
     assert_eq!(next_message_of_first_side(&[&server, &client]), payload(5, 8));
 }
 
-#[over(connected)]
-fn accept_after_requester_closed_fails_with_econnaborted(net: &Net) {
-    let (client, server, listener) = open_sides(net);
-    let (connecting, request) = ask(&client, &server, &listener, b"");
-    drop(connecting);
-    let accepting = server.open_endpoint_for_request(&request, SERVER);
-    accepting.recv(marked_buffer(8), NOWHERE, 1).map_err(Error::from).expect_err("it is not enabled");
-    accepting.enable().unwrap();
-    accepting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    accepting.accept(b"").unwrap();
-    expect_connection_failure(&[&server, &client], SERVER, Errno::ECONNABORTED, b"");
-    assert_eq!(
-        next_operation_end_of_first_side(&[&server, &client]).expect_err("no sender is left").errno(),
-        Errno::ECONNABORTED
-    );
-    assert!(client.poll_event().is_none(), "a closed endpoint reports nothing");
-    // The requester has closed. Rejecting its request has no effect, and returns no error.
-    let (connecting, request) = ask(&client, &server, &listener, b"");
-    drop(connecting);
-    server.progress();
-    request.reject(b"too late").unwrap();
-}
-
-#[over(connected, automatic)]
+#[over(connected, automatic, native)]
 fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
     let (client, server, listener) = open_sides(net);
     listener.set_backlog(1).unwrap();
@@ -303,7 +259,7 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
     drop((connecting, accepting));
 }
 
-#[over(connected)]
+#[over(connected, own)]
 fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     let (client, server, listener) = open_sides(net);
     let name = listener.name().unwrap();
@@ -336,7 +292,7 @@ fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
 }
 
 /// Shows fi_cm/accept-needs-handle.
-#[over(connected)]
+#[over(connected, own)]
 fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     let (client, server, listener) = open_sides(net);
     let (_connecting, request) = ask(&client, &server, &listener, b"");
@@ -358,63 +314,8 @@ fn request_is_accepted_after_its_first_endpoint_closes(net: &Net) {
     expect_connection_failure(&[&client, &server], CLIENT, Errno::ECONNREFUSED, b"no");
 }
 
-#[over(connected, automatic)]
-fn sixty_concurrent_requests_are_all_answered(net: &Net) {
-    const REQUESTERS: u64 = 60;
-    let (client, server, listener) = open_sides(net);
-    let asking: Vec<Endpoint> = (0..REQUESTERS).map(|number| client.open_endpoint(number)).collect();
-    for (number, endpoint) in (0_u64..).zip(&asking) {
-        endpoint.connect(listener.name().unwrap(), &number.to_le_bytes()).unwrap();
-    }
-    // The server rejects every third request. Each answer sends back the data of the request.
-    let mut accepted: Vec<(u64, Endpoint)> = Vec::new();
-    let mut heard = (0, 0, 0);
-    let deadline = Deadline::new();
-    while heard != (REQUESTERS, REQUESTERS - REQUESTERS / 3, REQUESTERS) {
-        match server.poll_event() {
-            None => {}
-            Some(Ok(ConnectionEvent::Request(request))) => {
-                heard.0 += 1;
-                let number = u64::from_le_bytes(request.data().try_into().expect("its number"));
-                if number % 3 == 0 {
-                    request.reject(&number.to_le_bytes()).unwrap();
-                } else {
-                    let endpoint = server.open_endpoint_for_request(&request, number);
-                    endpoint.accept(&number.to_le_bytes()).unwrap();
-                    accepted.push((number, endpoint));
-                }
-            }
-            Some(Ok(ConnectionEvent::Connected { .. })) => heard.1 += 1,
-            Some(other) => panic!("{other:?}"),
-        }
-        match client.poll_event() {
-            None => {}
-            Some(Ok(ConnectionEvent::Connected { endpoint, data })) => {
-                assert!(endpoint % 3 != 0 && *data == endpoint.to_le_bytes());
-                heard.2 += 1;
-            }
-            Some(Err(error)) => {
-                assert!(error.object % 3 == 0 && error.err_data == error.object.to_le_bytes(), "{error:?}");
-                heard.2 += 1;
-            }
-            Some(other) => panic!("{other:?}"),
-        }
-        deadline.yield_or_panic_with(|| format!("all of them: {heard:?}"));
-    }
-    // Each server endpoint is connected to the requester that it accepted.
-    for (number, endpoint) in &accepted {
-        asking[*number as usize].recv(marked_buffer(8), NOWHERE, *number).unwrap();
-        endpoint.send(payload(*number, 8), NOWHERE, *number).unwrap();
-    }
-    for _ in &accepted {
-        let completion = next_completion_of_first_side(&[&client, &server]);
-        assert_eq!(received_bytes(&completion.buffer), payload(completion.context, 8));
-    }
-    close_with_progress((accepted, asking), &[&client, &server]);
-}
-
 /// Shows fi_cm/backlog.
-#[over(connected)]
+#[over(connected, own)]
 fn requests_beyond_the_backlog_are_refused(net: &Net) {
     let (client, server, listener) = open_sides(net);
     expect_error(listener.set_backlog(0), Errno::EINVAL);
@@ -445,7 +346,7 @@ fn requests_beyond_the_backlog_are_refused(net: &Net) {
 }
 
 /// Shows fi_endpoint/take-over-passive-endpoint.
-#[over(connected)]
+#[over(connected, own)]
 fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     let (client, server, listener) = open_sides(net);
     let reserved = client.fabric.passive_endpoint(&client.info).unwrap();
@@ -474,28 +375,8 @@ fn endpoint_takes_over_address_of_passive_endpoint(net: &Net) {
     expect_error(server.domain.endpoint_from_passive(&server.info, &listener), Errno::EOPBADSTATE);
 }
 
-#[over(connected)]
-fn passive_endpoint_may_be_named_before_it_listens(net: &Net) {
-    let side = Side::new(net);
-    let any_port = side.info.src_addr.unwrap();
-    let passive = side.fabric.passive_endpoint(&side.info).unwrap();
-    passive.set_name(any_port).unwrap();
-    let name = passive.name().unwrap();
-    assert!(name.is_specific() && name.port() != 0);
-    let taken = side.fabric.passive_endpoint(&side.info).unwrap();
-    taken.set_name(name).unwrap();
-    expect_error(taken.name(), Errno::EADDRINUSE);
-    taken.bind_eq(&side.eq, 1).unwrap();
-    expect_error(taken.listen(), Errno::EADDRINUSE);
-    drop(passive);
-    taken.listen().unwrap();
-    assert_eq!(taken.name(), Ok(name));
-    expect_error(taken.listen(), Errno::EOPBADSTATE);
-    expect_error(taken.set_name(any_port), Errno::EOPBADSTATE);
-}
-
 /// Shows fi_cm/connect-once.
-#[over(connected)]
+#[over(connected, native)]
 fn invalid_connection_calls_are_refused(net: &Net) {
     let side = Side::new(net);
     let listener = side.open_listener(LISTENER);
@@ -553,7 +434,7 @@ fn invalid_connection_calls_are_refused(net: &Net) {
 }
 
 /// Shows fi_eq/close-eq-ebusy.
-#[over(connected)]
+#[over(connected, native)]
 fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     let side = Side::new(net);
     let listener = side.open_listener(LISTENER);

@@ -14,18 +14,14 @@ fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     net.open_pair_with(setup(), setup())
 }
 
-/// Has the net drive both parties again: closing one may need progress of the other.
-fn start_driving_both(net: &Net, parties: [&Party; 2]) {
-    parties.into_iter().for_each(|party| net.start_driving(party));
-}
-
 /// Both parties wait only for counters, which count sends, receives, and accesses by the peer. Some of the
 /// sends end only when the peer responds.
-/// Shows fi_cntr/wait-reaches-threshold.
+/// Shows fi_cntr/wait-reaches-threshold, fi_cntr/counter-wait-objects.
 #[over(one_process)]
 fn counter_waits_wake_for_endpoint_events(net: &Net) {
     for wait in all_wait_objects() {
         let (alice, bob) = open_sleepers(net, wait);
+        assert_eq!(bob.local_counter(RECV).wait_object(), wait);
         let region = bob.register(make_region_spec(1 << 21, MemoryKind::Raw)).unwrap();
         let lens_bytes = if net.can_sleep() { &LENS_BYTES[..] } else { &LENS_BYTES[..5] };
         let is_over = AtomicBool::new(false);
@@ -56,13 +52,10 @@ fn counter_waits_wake_for_endpoint_events(net: &Net) {
         });
         start_driving_both(net, [&alice, &bob]);
         for party in [&alice, &bob] {
-            assert!(has_no_failures(party), "{wait:?}");
+            let has_no_failure = |event| party.read_counter(event).1 == 0;
+            assert!([SEND, RECV, READ, WRITE].into_iter().all(has_no_failure), "{wait:?}");
         }
     }
-}
-
-fn has_no_failures(party: &Party) -> bool {
-    [SEND, RECV, READ, WRITE].iter().all(|event| party.read_counter(*event).1 == 0)
 }
 
 /// The target waits only for the counter of its region. The counter is bound to no endpoint.
@@ -85,9 +78,8 @@ fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
             for context in 0..5 {
                 let_threads_fall_asleep();
                 let endpoint = alice.endpoint.expect_local();
-                let (to, address, key) = (alice.peer(), region.address(), region.key());
-                endpoint.write(payload(context, 8), to, RemoteMemory { address, key }, context).unwrap();
-                endpoint.read(marked_buffer(8), to, RemoteMemory { address, key }, context).unwrap();
+                endpoint.write(payload(context, 8), alice.peer(), region.remote(), context).unwrap();
+                endpoint.read(marked_buffer(8), alice.peer(), region.remote(), context).unwrap();
                 for _ in 0..2 {
                     sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
                 }
@@ -150,41 +142,4 @@ fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
     }
     assert_eq!(both.map(Waitable::wait_object), [WaitObject::Fd; 2]);
     start_driving_both(net, [&alice, &bob]);
-}
-
-#[over(one_process)]
-fn counter_wait_survives_closing_endpoints_and_regions(net: &Net) {
-    const ROUNDS: u64 = 10;
-    let bob = net.open_party_with(Setup::asleep());
-    let domain = bob.local_domain();
-    let counter = open_counter(domain, WaitObject::Unspec);
-    let always = register_region(domain, 1, MrFlags::empty());
-    always.bind_counter(&counter, REMOTE_WRITE).unwrap();
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| {
-            let waited = counter.wait(2 * ROUNDS, Some(PATIENCE));
-            drive_counter_until(&counter, &is_over);
-            waited
-        });
-        let over = StopOnDrop(&is_over);
-        for _ in 0..ROUNDS {
-            // Open an endpoint for only the two accesses below, and a region for the second access.
-            let target = net.open_party_with(Setup::asleep());
-            let alice =
-                net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
-            let to = alice.insert_address_of(&target);
-            let region = register_region(domain, 2, MrFlags::empty());
-            region.bind_counter(&counter, REMOTE_WRITE).unwrap();
-            for region in [&always, &region] {
-                let endpoint = alice.endpoint.expect_local();
-                endpoint.write(payload(1, 8), to, region.remote(), 1).unwrap();
-                sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
-            }
-            start_driving_both(net, [&target, &alice]);
-        }
-        drop(over);
-        assert_eq!(waits.join().expect("no panic"), Ok(()));
-    });
-    assert_eq!(counter.read(), 2 * ROUNDS);
 }

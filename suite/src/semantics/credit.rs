@@ -2,7 +2,6 @@
 //! `fi_endpoint(3)`. Messages beyond the budget wait at their sender, and none is lost. Other peers need not
 //! wait.
 
-use super::failures::assert_link_ended;
 use super::prelude::*;
 
 /// The receivers' budget for unexpected messages.
@@ -164,24 +163,6 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
     }
 }
 
-#[over(all)]
-fn many_long_messages_arrive_through_a_small_budget(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), make_receiver_setup());
-    let count = 120;
-    let long_bytes = |number: u64| BUDGET_BYTES + 1 + number as usize;
-    for number in 0..count {
-        alice.post_tagged(number, long_bytes(number), OpFlags::DELIVERY_COMPLETE);
-    }
-    alice.assert_no_completion();
-    for number in 0..count {
-        bob.endpoint.trecv(marked_buffer(2 * BUDGET_BYTES), ANY, TagMatch::ANY, number).unwrap();
-        let completion = bob.next_completion();
-        assert_eq!((completion.context, completion.tag.0), (number, number));
-        assert!(received_bytes(&completion.buffer) == payload(number, long_bytes(number)));
-    }
-    check_all_sends_end(&alice, Vec::new(), count);
-}
-
 #[over(driven)]
 fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
@@ -209,33 +190,6 @@ fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
     }
     check_all_sends_end(&alice, [ended, cancelled].concat(), accepted + 1);
     bob.assert_no_completion();
-}
-
-#[over(driven)]
-fn closing_sender_waits_for_credit(net: &Net) {
-    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    let (accepted, _ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
-    thread::scope(|scope| {
-        let closing = scope.spawn(move || drop(alice));
-        for number in 0..accepted {
-            receive_and_check(&bob, number);
-        }
-        closing.join().unwrap();
-    });
-    bob.assert_no_completion();
-}
-
-#[over(driven)]
-fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
-    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    let (accepted, mut ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
-    drop(bob);
-    while ended.len() < accepted as usize {
-        let failed = alice.next_failure();
-        assert_link_ended(&failed);
-        ended.push(failed.completion.context);
-    }
-    check_all_sends_end(&alice, ended, accepted);
 }
 
 /// Shows fi_msg/eagain-may-be-retried.
@@ -266,49 +220,4 @@ fn discarded_messages_return_credit(net: &Net) {
         deadline.yield_or_panic("messages to throw away");
     }
     assert_eq!(sent, count);
-}
-
-/// Receives the message of this number from a source, amid completions of the party's own sends. Adds the
-/// contexts of these to `ended`.
-#[track_caller]
-fn receive_amid_sends(party: &Party, from: FabricAddress, number: u64, ended: &mut Vec<u64>) {
-    party.endpoint.recv(marked_buffer(2 * LEN_BYTES), from, 10_000 + number).unwrap();
-    loop {
-        let completion = party.next_completion();
-        if completion.context >= 10_000 {
-            assert_eq!((completion.context, completion.data), (10_000 + number, number));
-            return assert!(received_bytes(&completion.buffer) == payload(number, message_len_bytes(number)));
-        }
-        ended.push(completion.context);
-    }
-}
-
-#[over(driven)]
-fn floods_in_both_directions_all_arrive(net: &Net) {
-    let (alice, bob) = net.open_equal_pair(Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() });
-    let (from_alice, ended_of_alice) = send_until_refused(&alice, alice.peer(), OpFlags::DELIVERY_COMPLETE);
-    let (from_bob, ended_of_bob) = send_until_refused(&bob, bob.peer(), OpFlags::INJECT_COMPLETE);
-    let mut sides = [(&alice, ended_of_alice, from_bob), (&bob, ended_of_bob, from_alice)];
-    for number in 0..from_alice.max(from_bob) {
-        for (party, ended, count) in &mut sides {
-            if number < *count {
-                receive_amid_sends(party, ANY, number, ended);
-            }
-        }
-    }
-    let [(_, ended_of_alice, _), (_, ended_of_bob, _)] = sides;
-    check_all_sends_end(&alice, ended_of_alice, from_alice);
-    check_all_sends_end(&bob, ended_of_bob, from_bob);
-}
-
-#[over(driven)]
-fn flood_to_own_endpoint_waits_for_credit(net: &Net) {
-    let setup = Setup { unexpected_bytes: BUDGET_BYTES, ..sender_setup() };
-    let narcissus = net.open_party_with(setup);
-    let own = narcissus.insert_address_of(&narcissus);
-    let (accepted, mut ended) = send_until_refused(&narcissus, own, OpFlags::DELIVERY_COMPLETE);
-    for number in 0..accepted {
-        receive_amid_sends(&narcissus, own, number, &mut ended);
-    }
-    check_all_sends_end(&narcissus, ended, accepted);
 }

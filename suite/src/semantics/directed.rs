@@ -2,7 +2,6 @@
 
 use super::failures::assert_link_ended;
 use super::prelude::*;
-use crate::sleeping::{own_thread_directory, wait_until_thread_sleeps};
 
 /// Opens a receiver and two senders. In the receiver's address vector, the senders have the addresses 0 and
 /// 1.
@@ -33,31 +32,7 @@ fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAdd
     assert_eq!(received_bytes(&completion.buffer), payload(identity, 16));
 }
 
-/// Shows fi_msg/source-directs-receive.
-#[over(all)]
-fn directed_receive_takes_only_messages_of_its_source(net: &Net) {
-    let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
-    let [first, second] = [FabricAddress(0), FabricAddress(1)];
-    // The receive is posted first.
-    receiver.endpoint.recv(marked_buffer(16), second, 1).unwrap();
-    deliver(&senders[0], 10);
-    receiver.assert_no_completion();
-    deliver(&senders[1], 11);
-    expect_message(&receiver, 1, 11, second);
-    // The messages arrive first.
-    deliver(&senders[1], 12);
-    receiver.endpoint.recv(marked_buffer(16), first, 2).unwrap();
-    expect_message(&receiver, 2, 10, first);
-    receiver.endpoint.recv(marked_buffer(16), first, 3).unwrap();
-    receiver.assert_no_completion();
-    receiver.endpoint.recv(marked_buffer(16), second, 4).unwrap();
-    expect_message(&receiver, 4, 12, second);
-    if receiver.is_homespun() {
-        expect_error(receiver.endpoint.recv(marked_buffer(16), FabricAddress(2), 5), Errno::EINVAL);
-    }
-}
-
-/// Shows fi_msg/unspecified-source-matches-any, fi_tagged/tagged-source.
+/// Shows fi_msg/source-directs-receive, fi_msg/unspecified-source-matches-any, fi_tagged/tagged-source.
 #[over(all)]
 fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
     let (receiver, senders) = open_receiver_and_senders(net, net.info().caps);
@@ -169,56 +144,4 @@ fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &Net) {
     expect_message(&receiver, 7, 8, absent);
     deliver(&source, 9);
     expect_message(&receiver, 4, 9, absent);
-}
-
-/// Another thread posts the receive. The sleeping reader must wake, since only its pass connects to the
-/// source.
-#[over(one_process)]
-fn receive_from_a_refused_source_wakes_a_blocked_reader(net: &Net) {
-    let domain = net.open_other_domain();
-    let builder = domain.endpoint_builder(net.info());
-    let attr = CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() };
-    let OpenEndpoint { endpoint, cq, av, .. } = builder.cq_attr(attr).open().unwrap();
-    let vacancy = net.reserve_vacant_address();
-    let absent = av.insert_one(vacancy.address).unwrap();
-    endpoint.send(payload(1, 16), absent, 0).unwrap();
-    for context in 0..4 {
-        let (started, reader_started) = mpsc::channel();
-        thread::scope(|scope| {
-            let asleep = scope.spawn(|| {
-                started.send(own_thread_directory()).unwrap();
-                cq.sread(Some(PATIENCE))
-            });
-            if context > 0 {
-                wait_until_thread_sleeps(&reader_started.recv().unwrap());
-                endpoint.recv(marked_buffer(16), absent, context).unwrap();
-            }
-            assert_eq!(asleep.join().expect("no panic"), Err(ReadError::ErrorAvailable));
-        });
-        let failed = cq.read_error().unwrap().unwrap();
-        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::ECONNREFUSED));
-    }
-}
-
-#[over(all, own)]
-fn directed_receive_fails_when_its_source_closed_before_the_first_send(net: &Net) {
-    let (receiver, [first, second]) = open_receiver_and_senders(net, net.info().caps);
-    let names = [FabricAddress(0), FabricAddress(1)];
-    for (context, name) in (1..).zip(names) {
-        receiver.endpoint.recv(marked_buffer(16), name, context).unwrap();
-    }
-    drop(first);
-    receiver.assert_no_completion();
-    receiver.endpoint.send(payload(1, 16), names[0], 3).unwrap();
-    receiver.expect_failures(&[1, 3], assert_link_ended);
-    deliver(&second, 10);
-    expect_message(&receiver, 2, 10, names[1]);
-    // The third endpoint closes while the link to it comes up, or soon after.
-    let third = net.open_party();
-    let to = receiver.insert_address_of(&third);
-    receiver.endpoint.recv(marked_buffer(16), to, 4).unwrap();
-    let (buffers, flags) = (vec![payload(2, 16)], OpFlags::MATCH_COMPLETE);
-    receiver.endpoint.sendmsg(SendMsg { buffers, to, context: 5, flags, ..SendMsg::default() }).unwrap();
-    drop(third);
-    receiver.expect_failures(&[4, 5], assert_link_ended);
 }

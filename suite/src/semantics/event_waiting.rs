@@ -11,7 +11,7 @@ fn sleep_until_request(side: &Side) -> homespun::ConnectionRequest {
 }
 
 /// Shows fi_eq/eq-sread-blocks.
-#[over(connected, automatic)]
+#[over(connected, automatic, native)]
 fn event_wait_wakes_for_connection_events(net: &Net) {
     for wait in WAIT_OBJECTS {
         let side = || Side::open_with_wait_objects(net, wait, WaitObject::None);
@@ -42,7 +42,7 @@ fn event_wait_wakes_for_connection_events(net: &Net) {
 }
 
 /// Shows fi_eq/eq-sread-blocks.
-#[over(connected)]
+#[over(connected, native)]
 fn event_wait_wakes_for_connection_failures(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let side = || Side::open_with_wait_objects(net, wait, WaitObject::None);
@@ -92,7 +92,7 @@ fn event_wait_wakes_for_connection_failures(net: &Net) {
     }
 }
 
-#[over(connected)]
+#[over(connected, native)]
 fn blocked_completion_read_completes_the_connection(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let client = Side::open_with_wait_objects(net, WaitObject::None, wait);
@@ -119,53 +119,8 @@ fn blocked_completion_read_completes_the_connection(net: &Net) {
     }
 }
 
-#[over(connected, automatic)]
-fn threads_blocked_on_event_and_completion_queues_both_wake(net: &Net) {
-    const ROUNDS: u64 = 10;
-    let side = || Side::open_with_wait_objects(net, WaitObject::Unspec, WaitObject::Fd);
-    let (client, server) = (side(), side());
-    let listener = server.open_listener(LISTENER);
-    let name = listener.name().unwrap();
-    let (done, is_done) = mpsc::channel();
-    thread::scope(|scope| {
-        for side in [&client, &server] {
-            let done = done.clone();
-            scope.spawn(move || {
-                for _ in 0..2 * ROUNDS {
-                    done.send(sleep_until_operation_ends(&side.cq).is_ok()).unwrap();
-                }
-            });
-        }
-        scope.spawn(|| {
-            for round in 0..ROUNDS {
-                let accepting = server.open_endpoint_for_request(&sleep_until_request(&server), SERVER);
-                accepting.enable().unwrap();
-                accepting.recv(marked_buffer(8), NOWHERE, round).unwrap();
-                accepting.accept(b"").unwrap();
-                assert_eq!(sleep_until_event(&server), Ok(make_connected_event(SERVER, b"")));
-                accepting.send(payload(round, 8), NOWHERE, round).unwrap();
-                assert_eq!(sleep_until_event(&server), Ok(make_shutdown_event(SERVER)));
-            }
-        });
-        for round in 0..ROUNDS {
-            let connecting = client.open_endpoint(CLIENT);
-            connecting.enable().unwrap();
-            connecting.recv(marked_buffer(8), NOWHERE, round).unwrap();
-            connecting.connect(name, b"").unwrap();
-            assert_eq!(sleep_until_event(&client), Ok(make_connected_event(CLIENT, b"")));
-            connecting.send(payload(round, 8), NOWHERE, round).unwrap();
-            // Both messages were sent and received.
-            for _ in 0..4 {
-                assert!(is_done.recv_timeout(PATIENCE).expect("a thread was not woken"));
-            }
-            connecting.shutdown().unwrap();
-            assert_eq!(sleep_until_event(&client), Ok(make_shutdown_event(CLIENT)));
-        }
-    });
-}
-
 /// Shows fi_eq/eq-sread-blocks.
-#[over(connected)]
+#[over(connected, native)]
 fn application_event_wakes_every_waiter(net: &Net) {
     for wait in WAIT_OBJECTS {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };

@@ -89,42 +89,6 @@ fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
     alice.assert_no_completion();
 }
 
-#[over(all)]
-fn fenced_send_may_be_unreported_or_injected(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
-    for flags in [OpFlags::FENCE, OpFlags::FENCE | OpFlags::INJECT] {
-        send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
-        send_short(&alice, 2, flags);
-        send_short(&alice, 3, OpFlags::COMPLETION);
-        alice.assert_no_completion();
-        post_tagged_receive(&bob, 2, 64);
-        bob.assert_no_completion();
-        bob.receive_tagged(1, 64);
-        expect_tagged_message(&bob, 2, 64);
-        bob.receive_tagged(3, 64);
-        assert_eq!(alice.next_completion().context, 3);
-    }
-    alice.assert_no_completion();
-}
-
-/// Shows fi_cq/fence-delays.
-#[over(driven, own)]
-fn inject_fence_waits_for_completion_of_preceding_sends(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
-    send_short(&alice, 1, OpFlags::DELIVERY_COMPLETE);
-    send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
-    // This send has no fence flag, but stays behind the fence.
-    send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
-    alice.assert_no_completion();
-    net.start_driving(&bob);
-    let (sends, _) = alice.next_completions_of_sends_and_others(3);
-    assert_eq!(sends[0].context, 1);
-    alice.assert_no_completion();
-    for tag in 1..=3 {
-        bob.receive_tagged(tag, 64);
-    }
-}
-
 /// Shows fi_cq/fence-completion-covers-earlier.
 #[over(all)]
 fn fences_of_every_level_complete_in_order(net: &Net) {
@@ -186,64 +150,6 @@ fn fence_delays_no_send_to_another_peer(net: &Net) {
         bob.receive_tagged(tag, 64);
         assert_eq!(alice.next_completion().context, tag);
     }
-}
-
-/// Shows fi_cq/fence-delays, fi_msg/fence-defers.
-#[over(all)]
-fn operations_after_a_fence_do_not_pass_it(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let everything = 2..=7_u64;
-    for tag in everything.clone() {
-        post_tagged_receive(&bob, tag, 300_000);
-    }
-    send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
-    send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
-    alice.endpoint.inject(&payload(3, 64), alice.peer(), Some(Tag(3)), None).unwrap();
-    send_tagged(&alice, alice.peer(), 4, 300_000, OpFlags::INJECT_COMPLETE);
-    send_short(&alice, 5, with_fence(OpFlags::MATCH_COMPLETE));
-    send_short(&alice, 6, OpFlags::DELIVERY_COMPLETE);
-    send_tagged(&alice, alice.peer(), 7, 0, with_fence(OpFlags::INJECT_COMPLETE));
-    alice.assert_no_completion();
-    bob.assert_no_completion();
-    bob.receive_tagged(1, 64);
-    let mut taken: Vec<u64> = everything.clone().map(|_| bob.next_completion().tag.0).collect();
-    // A long message may arrive after a message that was sent later.
-    assert_eq!(taken[0], 2);
-    assert!(taken.iter().position(|&tag| tag == 5) > taken.iter().position(|&tag| tag == 4), "{taken:?}");
-    taken.sort_unstable();
-    assert_eq!(taken, everything.collect::<Vec<_>>());
-    let (sends, _) = alice.next_completions_of_sends_and_others(6);
-    let contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
-    assert_eq!(contexts.iter().copied().collect::<BTreeSet<_>>(), [1, 2, 4, 5, 6, 7].into());
-    assert_eq!((contexts[0], contexts[5]), (1, 7), "{contexts:?}");
-    alice.assert_no_completion();
-}
-
-#[over(all)]
-fn fence_with_nothing_before_it_completes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for (context, level) in (1..).zip([LEVELS, LEVELS].concat()) {
-        post_tagged_receive(&bob, context, 64);
-        send_short(&alice, context, with_fence(level));
-        assert_eq!(alice.next_completion().context, context);
-        expect_tagged_message(&bob, context, 64);
-    }
-}
-
-#[over(all)]
-fn fence_orders_messages_to_own_endpoint(net: &Net) {
-    let narcissus = net.open_party();
-    narcissus.insert_address_of(&narcissus);
-    send_short(&narcissus, 1, OpFlags::INJECT_COMPLETE);
-    assert_eq!(narcissus.next_completion().context, 1);
-    narcissus.endpoint.trecv(marked_buffer(64), ANY, Tag(2), 102).unwrap();
-    send_short(&narcissus, 2, with_fence(OpFlags::MATCH_COMPLETE));
-    narcissus.assert_no_completion();
-    narcissus.endpoint.trecv(marked_buffer(64), ANY, Tag(1), 101).unwrap();
-    let (sends, receives) = narcissus.next_completions_of_sends_and_others(3);
-    assert_eq!(sends[0].context, 2);
-    assert_eq!([receives[0].context, receives[1].context], [101, 102]);
-    narcissus.assert_no_completion();
 }
 
 #[over(all)]
@@ -403,7 +309,7 @@ fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
     (first, second)
 }
 
-/// Shows fi_cq/fence-delays, fi_atomic/atomic-fence-defers.
+/// Shows fi_cq/fence-delays, fi_msg/fence-defers, fi_atomic/atomic-fence-defers.
 #[over(all)]
 fn every_fenced_operation_waits_for_a_match(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -421,7 +327,7 @@ fn every_fenced_operation_waits_for_a_match(net: &Net) {
     }
 }
 
-/// Shows fi_cq/fence-delays, fi_msg/fence-defers, fi_tagged/tagged-fence-defers.
+/// Shows fi_cq/fence-delays, fi_tagged/tagged-fence-defers.
 #[over(all)]
 fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
     for memory in [MemoryKind::Raw, MemoryKind::Shareable] {

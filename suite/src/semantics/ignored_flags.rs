@@ -70,23 +70,6 @@ fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
 }
 
 #[over(all, own)]
-fn peek_with_meaningless_flags_finds_its_message(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let send = || SendMsg { buffers: vec![payload(1, 8)], to: alice.peer(), ..SendMsg::default() };
-    let then =
-        OpFlags::COMPLETION | OpFlags::CLAIM | OpFlags::DISCARD | OpFlags::PEEK | OpFlags::COMMIT_COMPLETE;
-    for (context, flags) in (1..).zip(flags_outside(then)) {
-        alice.send_and_wait_for_delivery(send());
-        for flags in [OpFlags::PEEK | flags, OpFlags::PEEK | OpFlags::DISCARD | flags] {
-            bob.endpoint.recvmsg(RecvMsg { context, flags, ..RecvMsg::default() }).unwrap();
-            let found = bob.next_completion();
-            assert_eq!((found.context, found.len_bytes), (context, 8), "{flags:?}");
-        }
-    }
-    bob.assert_no_completion();
-}
-
-#[over(all, own)]
 fn access_with_meaningless_flags_takes_effect(net: &Net) {
     let (alice, bob) = net.open_pair();
     let of_reads = OF_SENDS - OpFlags::INJECT - OpFlags::REMOTE_CQ_DATA;
@@ -112,31 +95,7 @@ fn access_with_meaningless_flags_takes_effect(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all, own)]
-fn atomic_with_meaningless_flags_takes_effect(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let region = bob.open_region(8, MemoryKind::Owned, 1);
-    let of_atomics = OF_SENDS - OpFlags::REMOTE_CQ_DATA;
-    for (context, flags) in (1..).zip(flags_outside(of_atomics | MULTICAST)) {
-        for kind in AtomicKind::ALL {
-            region.write_at(0, &[3; 8]);
-            let op = if kind == AtomicKind::Compare { AtomicOp::CswapNe } else { AtomicOp::Write };
-            let operand = payload(context, 8);
-            let call = AtomicCall::new(kind, (op, Datatype::Uint64), operand, alice.peer(), &region, context);
-            alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
-            let ended = alice.next_completion();
-            assert_eq!(ended.context, context, "{kind} with {flags:?}");
-            if kind.fetches() {
-                assert_eq!(received_bytes(&ended.buffer), [3; 8], "{kind} with {flags:?}");
-            }
-            assert_eq!(region.content(), payload(context, 8), "{kind} with {flags:?}");
-        }
-    }
-    alice.assert_no_completion();
-}
-
-/// Shows fi_cq/flag-multicast, fi_cq/commit-means-durable, fi_msg/multicast-transfers,
-/// fi_trigger/xpu-triggers.
+/// Shows fi_cq/flag-multicast, fi_cq/commit-means-durable, fi_msg/multicast-transfers.
 #[over(all, own)]
 fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();

@@ -4,10 +4,6 @@ use super::prelude::*;
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
-/// Message lengths. The first is sent in one piece, and the second in several. The sender only announces the
-/// third.
-const LENS_BYTES: [usize; 3] = [8, 3000, 1 << 20];
-
 fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
     domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).expect("a queue")
 }
@@ -38,6 +34,7 @@ fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     let region = register_region(&domain, KEY, MrFlags::empty());
     endpoint.enable().unwrap();
     let exchange = |context| {
+        endpoint.enable().expect("enabling again changes nothing");
         endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         endpoint.send(payload(context, 8), own, context).unwrap();
         endpoint.write(payload(context, 8), own, region.remote(), context).unwrap();
@@ -66,40 +63,29 @@ fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
     }
 }
 
-/// An enabled endpoint gets its only counter. The application waits only for this counter.
+/// The application waits only for a counter that is bound to an enabled endpoint.
 #[over(one_process, automatic)]
 fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
     for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
-        let (alice, bob) =
-            net.open_equal_pair(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+        let (alice, bob) = net.open_equal_pair(Setup { wait: WaitObject::Unspec, ..Setup::asleep() });
         let counter = open_counter(bob.local_domain(), wait);
         bob.endpoint.expect_local().bind_counter(&counter, RECV).unwrap();
-        let [is_reached, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
+        let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                wait_for_threshold(&counter, LENS_BYTES.len() as u64);
-                is_reached.store(true, Ordering::SeqCst);
+                wait_for_threshold(&counter, 3);
                 drive_counter_until(&counter, &is_over);
             });
             let _over = StopOnDrop(&is_over);
-            for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+            for (context, len_bytes) in (1..).zip([8, 3000, 1 << 20]) {
                 let_threads_fall_asleep();
-                bob.endpoint.expect_local().recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                alice
-                    .endpoint
-                    .expect_local()
-                    .send(payload(context, len_bytes), alice.peer(), context)
-                    .unwrap();
-                let sent = sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
-                assert_eq!(sent.0.context, context);
-            }
-            let deadline = Deadline::new();
-            while !is_reached.load(Ordering::SeqCst) {
-                deadline.yield_or_panic("the messages to wake their reader");
+                bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
+                alice.endpoint.send(payload(context, len_bytes), alice.peer(), context).unwrap();
+                sleep_until_operation_ends(alice.local_cq()).expect("no failure");
             }
         });
-        assert_eq!((counter.read(), counter.read_error()), (LENS_BYTES.len() as u64, 0));
-        [&alice, &bob].into_iter().for_each(|party| net.start_driving(party));
+        assert_eq!((counter.read(), counter.read_error()), (3, 0));
+        start_driving_both(net, [&alice, &bob]);
     }
 }
 
@@ -123,47 +109,6 @@ fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     (0..ACCESSES).for_each(write);
     assert_eq!(counter.wait(ACCESSES, Some(PATIENCE)), Ok(()));
     assert_eq!((counter.read(), counter.read_error()), (ACCESSES, 0));
-}
-
-/// A reader sleeps on a queue, and then the queue is bound. Only this reader drives the endpoint.
-#[over(one_process, automatic)]
-fn queue_bound_after_enabling_wakes_its_reader(net: &Net) {
-    for wait in WAIT_OBJECTS {
-        let domain = net.open_other_domain();
-        let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-        let (endpoint, _own) = open_disabled_endpoint(&domain, &messages, &[]);
-        let counter = open_counter(&domain, WaitObject::None);
-        endpoint.bind_counter(&counter, SEND | RECV).unwrap();
-        endpoint.enable().unwrap();
-        endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-        let alice = net.open_party();
-        let to = alice.insert(endpoint.name().unwrap());
-        let received = open_queue(&domain, wait);
-        let [is_received, is_over] = [AtomicBool::new(false), AtomicBool::new(false)];
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                assert_eq!(
-                    sleeping::sleep_until_operation_ends(&received).expect("no failure").0.context,
-                    1,
-                    "{wait:?}"
-                );
-                is_received.store(true, Ordering::SeqCst);
-                while !is_over.load(Ordering::SeqCst) {
-                    assert_eq!(received.read(), Ok(None), "there is one message");
-                }
-            });
-            let _over = StopOnDrop(&is_over);
-            let_threads_fall_asleep();
-            endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
-            let_threads_fall_asleep();
-            alice.endpoint.send(payload(1, 8), to, 2).unwrap();
-            assert_eq!(alice.next_completion().context, 2);
-            let deadline = Deadline::new();
-            while !is_received.load(Ordering::SeqCst) {
-                deadline.yield_or_panic("the message to wake its reader");
-            }
-        });
-    }
 }
 
 /// An endpoint is enabled with counters only. Later it gets a queue for sends, and then one for receives.
@@ -201,25 +146,4 @@ fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
         assert_eq!(cq.read(), Ok(None), "nothing else was to be reported");
     }
     expect_error(endpoint.bind_cq(&received, BindFlags::RECV), Errno::EBUSY);
-}
-
-/// Enabling twice changes nothing, and bindings stay.
-/// Shows fi_endpoint/bind-before-enable.
-#[over(one_process)]
-fn enabling_twice_changes_nothing(net: &Net) {
-    let (domain, both) = (net.open_other_domain(), BOTH);
-    let cq = open_queue(&domain, WaitObject::Unspec);
-    let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
-    for context in 0..3 {
-        endpoint.enable().unwrap();
-        endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        endpoint.send(payload(context, 8), own, context).unwrap();
-        for _ in 0..2 {
-            assert_eq!(sleeping::sleep_until_operation_ends(&cq).expect("no failure").0.context, context);
-        }
-    }
-    assert_eq!(cq.read(), Ok(None), "each operation completes once");
-    expect_error(endpoint.bind_cq(&cq, both), Errno::EBUSY);
-    let av = domain.open_av(&AvAttr::default()).unwrap();
-    expect_error(endpoint.bind_av(&av), Errno::EBUSY);
 }

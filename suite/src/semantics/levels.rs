@@ -102,21 +102,6 @@ fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     }
 }
 
-/// Shows fi_cq/match-means-matched.
-#[over(driven)]
-fn match_level_waits_for_the_receiver(net: &Net) {
-    let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
-    bob.endpoint.recv(marked_buffer(100), ANY, 9).unwrap();
-    alice.post_send(1, 100, OpFlags::MATCH_COMPLETE);
-    alice.assert_no_completion();
-    alice.post_send(2, 100, OpFlags::INJECT_COMPLETE);
-    assert_eq!(alice.next_completion().context, 2);
-    alice.assert_no_completion();
-    net.start_driving(&bob);
-    assert_eq!(alice.next_completion().context, 1);
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 100));
-}
-
 /// Shows fi_endpoint/set-op-flags, fi_endpoint/default-flags.
 #[over(driven, own)]
 fn default_level_comes_from_the_endpoint(net: &Net) {
@@ -213,44 +198,6 @@ fn unmatched_send_delays_no_later_match(net: &Net) {
         assert_eq!(alice.next_completion().context, tag);
     }
     alice.assert_no_completion();
-}
-
-#[over(all)]
-fn truncated_message_counts_as_matched(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for len_bytes in [100, 300_000] {
-        for early in [true, false] {
-            if early {
-                bob.endpoint.trecv(marked_buffer(10), ANY, Tag(1), 5).unwrap();
-            }
-            alice.post_tagged(1, len_bytes, OpFlags::MATCH_COMPLETE);
-            if !early {
-                alice.assert_no_completion();
-                bob.endpoint.trecv(marked_buffer(10), ANY, Tag(1), 5).unwrap();
-            }
-            assert_eq!(alice.next_completion().context, 1);
-            let failed = bob.next_failure();
-            assert_eq!((failed.completion.context, failed.overflow_bytes()), (5, len_bytes as u64 - 10));
-        }
-    }
-}
-
-#[over(all)]
-fn match_level_completes_while_the_receivers_queue_is_full(net: &Net) {
-    let (alice, bob) =
-        net.open_pair_with(Setup::default(), Setup { cq_depth_entries: 1, ..Setup::default() });
-    for tag in 1..=4 {
-        bob.endpoint.trecv(marked_buffer(100), ANY, Tag(tag), tag).unwrap();
-    }
-    for tag in 1..=4 {
-        alice.post_tagged(tag, 100, OpFlags::MATCH_COMPLETE);
-    }
-    // All sends complete, since their messages are matched. The last ones complete when bob reads his full
-    // queue.
-    for tag in 1..=4 {
-        bob.expect_message(tag, &payload(tag, 100));
-    }
-    alice.expect_each([1, 2, 3, 4]);
 }
 
 /// Shows fi_cq/inject-level-is-not-inject-call, fi_cq/visible-means-delivered,

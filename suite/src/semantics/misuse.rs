@@ -13,21 +13,6 @@ fn check_calls_had_no_effect(alice: &Party, bob: &Party) {
     bob.assert_no_completion();
 }
 
-/// Shows fi_endpoint/enable-before-transfers, fi_msg/posts-need-enabled-endpoint,
-/// fi_tagged/tagged-posts-need-enabled-endpoint.
-#[over(one_process)]
-fn endpoint_not_enabled_refuses_posts(net: &Net) {
-    let endpoint = net.open_other_domain().endpoint(net.info()).unwrap();
-    let peer = FabricAddress(0);
-    expect_error(endpoint.send(Bytes::new(), peer, 1), Errno::EOPBADSTATE);
-    expect_error(endpoint.inject(b"", peer, None, None), Errno::EOPBADSTATE);
-    expect_error(endpoint.recv(BytesMut::new(), ANY, 1), Errno::EOPBADSTATE);
-    expect_error(endpoint.cancel(1), Errno::EOPBADSTATE);
-    // A call of `name` does not enable the endpoint.
-    endpoint.name().unwrap();
-    expect_error(endpoint.send(Bytes::new(), peer, 1), Errno::EOPBADSTATE);
-}
-
 /// Shows fi_endpoint/enable-needs-bindings.
 #[over(one_process)]
 fn enable_without_queues_or_address_vector_fails(net: &Net) {
@@ -133,10 +118,11 @@ fn inject_beyond_its_limit_is_refused(net: &Net) {
     let max = alice.endpoint.info().tx.inject_size_bytes;
     let message = payload(1, max + 1);
     expect_error(alice.endpoint.inject(&message, alice.peer(), None, None), Errno::EMSGSIZE);
-    let buffers = vec![message.slice(..max), message.slice(max..)];
-    let flags = OpFlags::INJECT;
-    let send = SendMsg { buffers, to: alice.peer(), flags, ..SendMsg::default() };
-    expect_error(alice.endpoint.sendmsg(send), Errno::EMSGSIZE);
+    for tag in [None, Some(Tag(7))] {
+        let (buffers, flags) = (vec![message.slice(..max), message.slice(max..)], OpFlags::INJECT);
+        let send = SendMsg { buffers, to: alice.peer(), tag, flags, ..SendMsg::default() };
+        expect_error(alice.endpoint.sendmsg(send), Errno::EMSGSIZE);
+    }
     check_calls_had_no_effect(&alice, &bob);
 }
 
@@ -198,31 +184,20 @@ fn binding_across_domains_is_refused(net: &Net) {
 /// Shows fi_cq/close-ebusy-for-endpoint.
 #[over(one_process)]
 fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &Net) {
-    let domain = net.open_other_domain();
-    let endpoint = domain.endpoint(net.info()).unwrap();
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
-    let Err(Rejected { returned: cq, .. }) = cq.close() else { panic!("an endpoint is bound to the queue") };
-    let Err(Rejected { returned: av, .. }) = av.close() else {
-        panic!("an endpoint is bound to the address vector")
-    };
+    let (endpoint, cq, av) = open_disabled_endpoint(&net.open_other_domain(), net.info());
+    let (cq, av) = (cq.close().unwrap_err().returned, av.close().unwrap_err().returned);
     drop(endpoint);
     cq.close().unwrap();
     av.close().unwrap();
 }
 
-/// Shows fi_cq/close-ebusy-for-endpoint, fi_av/close-av-ebusy, fi_cntr/close-counter-ebusy.
+/// Shows fi_cq/close-ebusy-for-endpoint, fi_av/close-av-ebusy, fi_av/removal-is-optional.
 #[over(one_process)]
 fn close_of_an_object_in_use_fails_with_ebusy(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let Err(Rejected { error, returned: cq }) = alice.cq.expect_local().clone().close() else {
-        panic!("an endpoint uses the queue")
-    };
+    let Rejected { error, returned: cq } = alice.cq.expect_local().clone().close().unwrap_err();
     assert_eq!(error.errno(), Errno::EBUSY);
-    let Err(Rejected { error, returned: av }) = alice.av.expect_local().clone().close() else {
-        panic!("an endpoint uses the address vector")
-    };
+    let Rejected { error, returned: av } = alice.av.expect_local().clone().close().unwrap_err();
     assert_eq!(error.errno(), Errno::EBUSY);
     check_calls_had_no_effect(&alice, &bob);
     drop(alice.endpoint);

@@ -1,5 +1,7 @@
 //! Names of endpoints, and messages to these names.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use super::prelude::*;
 
 #[track_caller]
@@ -12,7 +14,7 @@ fn send_and_check_source(from: &Party, to: &Party) {
     assert_eq!(from.next_completion().context, 2);
 }
 
-/// Shows fi_cm/setname-without-service, fi_cm/getname-after-enable.
+/// Shows fi_cm/getname-after-enable.
 #[over(all, own)]
 fn name_is_specific_and_has_a_port(net: &Net) {
     let party = net.open_party();
@@ -42,16 +44,34 @@ fn endpoint_has_the_name_it_was_given(net: &Net) {
     let vacancy = net.reserve_vacant_address();
     let address = vacancy.address;
     drop(vacancy);
-    let domain = net.open_other_domain();
-    let endpoint = domain.endpoint(net.info()).unwrap();
+    let (endpoint, _cq, _av) = open_disabled_endpoint(&net.open_other_domain(), net.info());
     endpoint.set_name(address).unwrap();
     assert_eq!(endpoint.name().unwrap(), address);
     assert_eq!(endpoint.set_name(address).unwrap_err().errno(), Errno::EOPBADSTATE, "it has its name now");
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    endpoint.bind_cq(&cq, homespun::flags::BindFlags::TRANSMIT | homespun::flags::BindFlags::RECV).unwrap();
-    endpoint.bind_av(&av).unwrap();
     endpoint.enable().unwrap();
     assert_eq!(endpoint.name().unwrap(), address);
+}
+
+/// Shows fi_cm/setname-format, fi_cm/setname-without-service, fi_av/insert-has-domain-format.
+#[over(one_process)]
+fn names_have_the_format_of_the_domain_and_need_no_port(net: &Net) {
+    let format = net.info().addr_format.expect("an answer has a format");
+    let other = match format {
+        AddressFormat::SockaddrIn => AddressFormat::SockaddrIn6,
+        AddressFormat::SockaddrIn6 => AddressFormat::SockaddrIn,
+    };
+    let domain = net.open_other_domain();
+    let (endpoint, _cq, av) = open_disabled_endpoint(&domain, net.info());
+    expect_error(endpoint.set_name(other.wildcard()), Errno::EINVAL);
+    endpoint.set_name(format.wildcard()).unwrap();
+    endpoint.enable().unwrap();
+    let name = endpoint.name().unwrap();
+    assert_ne!(name.port(), 0);
+    let ip = match other {
+        AddressFormat::SockaddrIn => IpAddr::from(Ipv4Addr::LOCALHOST),
+        AddressFormat::SockaddrIn6 => IpAddr::from(Ipv6Addr::LOCALHOST),
+    };
+    expect_error(av.insert_one(SocketAddr::new(ip, name.port()).into()), Errno::EINVAL);
 }
 
 #[over(all, native)]
@@ -69,46 +89,4 @@ fn name_of_another_endpoint_fails_with_eaddrinuse(net: &Net) {
     // The failed endpoint may take another name.
     second.set_name(net.info().src_addr.expect("the transport has an address")).unwrap();
     second.name().unwrap();
-}
-
-#[over(all)]
-fn sixteen_endpoints_exchange_messages_pairwise(net: &Net) {
-    let count = 16;
-    let rounds = 3;
-    let parties: Vec<Party> = (0..count).map(|_| net.open_party()).collect();
-    for party in &parties {
-        for (n, other) in parties.iter().enumerate() {
-            assert_eq!(party.insert_address_of(other), FabricAddress(n as u64));
-        }
-    }
-    let identity = |from: usize, to: usize, round: usize| (from * 10_000 + to * 100 + round) as u64;
-    let len_bytes = |round: usize| [8, 3000, 20_000][round];
-    for round in 0..rounds {
-        for (from, party) in parties.iter().enumerate() {
-            for to in 0..count {
-                party.endpoint.recv(marked_buffer(20_000), ANY, 1).unwrap();
-                let message = payload(identity(from, to, round), len_bytes(round));
-                party.endpoint.send(message, FabricAddress(to as u64), 2).unwrap();
-            }
-        }
-    }
-    for (to, party) in parties.iter().enumerate() {
-        let mut next_round = vec![0; count];
-        let mut sends = 0;
-        while sends < rounds * count || next_round.iter().any(|&round| round < rounds) {
-            let (completion, source) = party.next_completion_with_source();
-            if completion.context == 2 {
-                sends += 1;
-                continue;
-            }
-            let from = source.0 as usize;
-            let round = next_round[from];
-            let expected: Bytes = payload(identity(from, to, round), len_bytes(round));
-            assert!(received_bytes(&completion.buffer) == expected, "from {from} to {to}, round {round}");
-            next_round[from] += 1;
-        }
-    }
-    if net.turns == Turns::Alternate {
-        parties.iter().for_each(Party::assert_no_completion);
-    }
 }

@@ -78,26 +78,19 @@ fn tags_are_matched_bit_by_bit(net: &Net) {
         alice.next_completion();
     }
     // A tag that differs in a bit that is not ignored does not match.
-    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(0b1000).ignoring(0b0111), 4).unwrap();
-    alice.deliver_tagged(0b11000, 1, 8);
-    bob.assert_no_completion();
-    alice.deliver_tagged(0b1101, 2, 8);
-    assert_eq!(bob.next_completion().tag, 0b1101);
+    for (tag, ignore, other, same) in [(0b1000, 0b0111, 0b11000, 0b1101), (1 << 63, 0, 0, 1 << 63)] {
+        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag).ignoring(ignore), 4).unwrap();
+        alice.deliver_tagged(other, 1, 8);
+        bob.assert_no_completion();
+        alice.deliver_tagged(same, 2, 8);
+        assert_eq!(bob.next_completion().tag, same);
+    }
 }
 
-/// Opens two parties with these message orders, and a region of the second.
-fn open_pair_with_order(net: &Net, order: Order, len_bytes: usize) -> (Party, Party, Region) {
-    open_pair_with_memory_kind(net, order, MemoryKind::Raw, len_bytes)
-}
-
-fn open_pair_with_memory_kind(
-    net: &Net,
-    order: Order,
-    kind: MemoryKind,
-    len_bytes: usize,
-) -> (Party, Party, Region) {
+/// Opens two parties with these message orders, and a long region of the second.
+fn open_pair_with_order(net: &Net, order: Order, kind: MemoryKind) -> (Party, Party, Region) {
     let (alice, bob) = net.open_equal_pair(Setup { order, ..Setup::default() });
-    let region = bob.open_region(len_bytes, kind, 7);
+    let region = bob.open_region(LONG_BYTES, kind, 7);
     (alice, bob, region)
 }
 
@@ -123,26 +116,6 @@ fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<
     contexts.iter().map(content).collect()
 }
 
-/// Shows fi_cq/order-tells-of-earlier.
-#[over(all)]
-fn message_does_not_overtake_a_write(net: &Net) {
-    let (alice, bob, region) = open_pair_with_order(net, Order::SAW, LONG_BYTES);
-    for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
-        bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
-        post_write(&alice, &region, 0, identity, len_bytes);
-        if identity % 2 == 0 {
-            alice.endpoint.inject(&payload(9, 8), alice.peer(), None, None).unwrap();
-        } else {
-            alice.endpoint.send(payload(9, 8), alice.peer(), 99).unwrap();
-        }
-        bob.next_completion();
-        let place = len_bytes - len_bytes.min(100);
-        let end = region.read_at(place, len_bytes - place);
-        assert!(end == payload(identity, len_bytes)[place..], "{len_bytes} bytes");
-        await_read_results(&alice, &[], 1 + (identity % 2) as usize);
-    }
-}
-
 fn post_write_with_flags(
     party: &Party,
     region: &Region,
@@ -166,26 +139,22 @@ fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
 fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
     // A peer may map shareable memory after its first write by frames.
     for kind in [MemoryKind::Raw, MemoryKind::Shareable] {
-        let (alice, bob, region) = open_pair_with_memory_kind(net, Order::SAW, kind, LONG_BYTES);
-        check_messages_arrive_after_writes(&alice, &bob, &region);
-    }
-}
-
-fn check_messages_arrive_after_writes(alice: &Party, bob: &Party, region: &Region) {
-    let mut identity = 0;
-    for of_write in LEVELS {
-        for of_send in LEVELS {
-            for len_bytes in [8, 20_000, LONG_BYTES] {
-                identity += 1;
-                bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
-                post_write_with_flags(alice, region, 0, identity, len_bytes, of_write);
-                send_with_flags(alice, 999, of_send);
-                bob.next_completion();
-                let place = len_bytes - len_bytes.min(100);
-                let end = region.read_at(place, len_bytes - place);
-                let expected = &payload(identity, len_bytes)[place..];
-                assert!(end == expected, "{len_bytes} bytes, {of_write:?}, {of_send:?}");
-                await_read_results(alice, &[], 2);
+        let (alice, bob, region) = open_pair_with_order(net, Order::SAW, kind);
+        let mut identity = 0;
+        for of_write in LEVELS {
+            for of_send in LEVELS {
+                for len_bytes in [8, 20_000, LONG_BYTES] {
+                    identity += 1;
+                    bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+                    post_write_with_flags(&alice, &region, 0, identity, len_bytes, of_write);
+                    send_with_flags(&alice, 999, of_send);
+                    bob.next_completion();
+                    let place = len_bytes - len_bytes.min(100);
+                    let end = region.read_at(place, len_bytes - place);
+                    let expected = &payload(identity, len_bytes)[place..];
+                    assert!(end == expected, "{len_bytes} bytes, {of_write:?}, {of_send:?}");
+                    await_read_results(&alice, &[], 2);
+                }
             }
         }
     }
@@ -195,7 +164,7 @@ fn check_messages_arrive_after_writes(alice: &Party, bob: &Party, region: &Regio
 /// Shows fi_cq/delivery-replaces-order.
 #[over(all)]
 fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
-    let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
+    let (alice, bob, region) = open_pair_with_order(net, Order::empty(), MemoryKind::Raw);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES]) {
         bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
         post_write_with_flags(&alice, &region, 0, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
@@ -207,42 +176,11 @@ fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
     }
 }
 
-/// The endpoints have agreed on no order, and the initiator does not wait for its writes. A fenced send
-/// arrives after earlier writes. The target gets no notification of a fenced write. But a send that is
-/// posted after the fenced write arrives after all writes that were posted before the fenced write.
-/// Shows fi_cq/fence-replaces-order.
-#[over(all)]
-fn fenced_and_later_sends_arrive_after_earlier_writes(net: &Net) {
-    let (alice, bob, region) = open_pair_with_order(net, Order::empty(), LONG_BYTES);
-    let fenced = OpFlags::FENCE | OpFlags::DELIVERY_COMPLETE;
-    let weak = OpFlags::INJECT_COMPLETE;
-    let mut identity = 0;
-    for is_told_itself in [true, false] {
-        for len_bytes in [8, 20_000, LONG_BYTES] {
-            identity += 1;
-            bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
-            post_write_with_flags(&alice, &region, 0, identity, len_bytes, weak);
-            if is_told_itself {
-                send_with_flags(&alice, 999, fenced);
-            } else {
-                // The target gets no notification of this fenced write.
-                post_write_with_flags(&alice, &region, 0, 998, 0, fenced);
-                send_with_flags(&alice, 999, weak);
-            }
-            bob.next_completion();
-            let place = len_bytes - len_bytes.min(100);
-            let end = region.read_at(place, len_bytes - place);
-            assert!(end == payload(identity, len_bytes)[place..], "{len_bytes} bytes, {is_told_itself}");
-            await_read_results(&alice, &[], if is_told_itself { 2 } else { 3 });
-        }
-    }
-}
-
 /// Shows fi_endpoint/data-order.
 #[over(all)]
 fn read_does_not_overtake_a_write(net: &Net) {
     for order in [Order::RAW, Order::RMA_RAW] {
-        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
+        let (alice, _bob, region) = open_pair_with_order(net, order, MemoryKind::Raw);
         for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
             let place = len_bytes - len_bytes.min(100);
             post_write(&alice, &region, 0, identity, len_bytes);
@@ -257,7 +195,7 @@ fn read_does_not_overtake_a_write(net: &Net) {
 #[over(all)]
 fn write_does_not_overtake_a_write(net: &Net) {
     for order in [Order::WAW, Order::RMA_WAW] {
-        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
+        let (alice, _bob, region) = open_pair_with_order(net, order, MemoryKind::Raw);
         for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
             post_write(&alice, &region, 0, identity, LONG_BYTES);
             let place = LONG_BYTES - second_bytes;
@@ -280,7 +218,7 @@ fn write_does_not_overtake_a_write(net: &Net) {
 #[over(all)]
 fn write_does_not_overtake_a_read(net: &Net) {
     for order in [Order::WAR, Order::RMA_WAR] {
-        let (alice, _bob, region) = open_pair_with_order(net, order, LONG_BYTES);
+        let (alice, _bob, region) = open_pair_with_order(net, order, MemoryKind::Raw);
         let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
         // Another provider may order short accesses alone (`max_order_war_size` of `fi_endpoint(3)`).
         let count = if alice.is_homespun() { lens_bytes.len() } else { 1 };
@@ -305,7 +243,7 @@ fn write_does_not_overtake_a_read(net: &Net) {
 
 #[over(all)]
 fn message_does_not_overtake_a_read(net: &Net) {
-    let (alice, bob, region) = open_pair_with_order(net, Order::SAR, LONG_BYTES);
+    let (alice, bob, region) = open_pair_with_order(net, Order::SAR, MemoryKind::Raw);
     // One long read, then more short reads than a link takes at once.
     for (identity, (count, len_bytes)) in
         (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
@@ -328,35 +266,9 @@ fn message_does_not_overtake_a_read(net: &Net) {
 }
 
 #[over(all)]
-fn read_does_not_overtake_a_read(net: &Net) {
-    let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, LONG_BYTES);
-    let mut version: u64 = 0;
-    region.write_at(END, &version.to_le_bytes());
-    for _ in 0..3 {
-        post_read(&alice, &region, 0, 50, LONG_BYTES);
-        post_read(&alice, &region, END, 51, 8);
-        let mut ended = Vec::new();
-        let deadline = Deadline::new();
-        while ended.len() < 2 {
-            version += 1;
-            region.write_at(END, &version.to_le_bytes());
-            alice.progress_all();
-            ended.extend(alice.poll_completion().map(|ended| ended.expect("no read fails").0));
-            deadline.yield_or_panic("two reads");
-        }
-        ended.sort_by_key(|completion| completion.context);
-        let version_at = |n: usize, place: usize| {
-            u64::from_le_bytes(received_bytes(&ended[n].buffer)[place..place + 8].try_into().unwrap())
-        };
-        let [first, second] = [version_at(0, END), version_at(1, 0)];
-        assert!(first <= second, "version {first} was read first, and then {second}");
-    }
-}
-
-#[over(all)]
 fn fetch_does_not_overtake_a_read(net: &Net) {
     const LAST: usize = LONG_BYTES - 8;
-    let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, LONG_BYTES);
+    let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, MemoryKind::Raw);
     let what = (AtomicOp::Sum, Datatype::Uint64);
     let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
     for (number, len_bytes) in (1_u64..).zip(lens_bytes) {

@@ -123,21 +123,6 @@ fn separate_queues_are_overrun_separately(net: &Net) {
     assert_overrun(&receive_cq);
 }
 
-#[over(all)]
-fn queue_read_in_time_loses_nothing(net: &Net) {
-    let (alice, bob) = net.open_pair_with(make_unprotected_setup(1), make_unprotected_setup(1));
-    for context in 0..10 {
-        for (from, to) in [(&alice, &bob), (&bob, &alice)] {
-            to.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-            from.deliver(context, 24);
-            assert_eq!(received_bytes(&to.next_completion().buffer), payload(context, 24));
-        }
-    }
-    for party in [&alice, &bob] {
-        assert_eq!(party.cq.read(), Ok(None));
-    }
-}
-
 #[over(one_process)]
 fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_unprotected_setup(1), Setup::default());

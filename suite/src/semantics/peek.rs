@@ -1,7 +1,6 @@
 //! Peeks at unexpected messages, claims and discards: `FI_PEEK`, `FI_CLAIM` and `FI_DISCARD` of
 //! `fi_tagged(3)`.
 
-use super::failures::assert_link_ended;
 use super::prelude::*;
 
 /// Lengths of messages that use every protocol.
@@ -30,16 +29,14 @@ fn deliver(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
     from.send_unexpected(make_message(from, tag, identity, len_bytes));
 }
 
-/// Sends a [message](make_message) at a level, and does not wait. Its context is its identity.
+/// Sends a [message](make_message) at a level, and does not wait. Its tag is 5, and its context its identity.
 fn send_at_level(from: &Party, identity: u64, len_bytes: usize, flags: OpFlags) {
     let message = make_message(from, 5, identity, len_bytes);
     from.endpoint.sendmsg(SendMsg { context: identity, flags, ..message }).unwrap();
 }
 
-/// Sends at match level.
-fn send_match_complete(from: &Party, tag: u64, identity: u64, len_bytes: usize) {
-    let message = make_message(from, tag, identity, len_bytes);
-    from.endpoint.sendmsg(SendMsg { context: identity, flags: OpFlags::MATCH_COMPLETE, ..message }).unwrap();
+fn send_match_complete(from: &Party, identity: u64, len_bytes: usize) {
+    send_at_level(from, identity, len_bytes, OpFlags::MATCH_COMPLETE);
 }
 
 /// Posts a peek, a claim or a discard without a buffer, and waits for its end.
@@ -148,7 +145,8 @@ fn receive_and_check(party: &Party, tag: u64, identity: u64, len_bytes: usize) {
     expect_message(party, 88, tag, identity, len_bytes);
 }
 
-/// Shows fi_tagged/peek-is-not-queued, fi_tagged/peek-reports-in-queue, fi_tagged/peek-may-return-no-data.
+/// Shows fi_tagged/peek-is-not-queued, fi_tagged/peek-reports-in-queue, fi_tagged/peek-may-return-no-data,
+/// fi_tagged/peek-reports-metadata, fi_tagged/peek-len-is-message-size.
 #[over(all)]
 fn peek_reports_a_message_and_leaves_it(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -158,6 +156,7 @@ fn peek_reports_a_message_and_leaves_it(net: &Net) {
             let (completion, source) = peek_at_delivered(&bob, Tag(5).into(), ANY, context, OpFlags::empty());
             let flags = CompletionFlags::RECV | CompletionFlags::TAGGED | CompletionFlags::REMOTE_CQ_DATA;
             assert_eq!(completion.flags, flags);
+            assert!(completion.buffer == Buffer::None || !bob.is_native());
             assert_eq!((completion.len_bytes, completion.tag.0, completion.data), (len_bytes, 5, identity));
             assert_eq!(source, bob.peer());
         }
@@ -172,6 +171,16 @@ fn peek_reports_a_message_and_leaves_it(net: &Net) {
     // Without its flag, the field has no meaning.
     assert!(completion.data == 0 || !bob.is_homespun(), "{completion:?}");
     bob.assert_no_completion();
+    if bob.is_homespun() {
+        // `fi_msg(3)` has no peeks.
+        alice.send_unexpected(SendMsg { tag: None, ..make_message(&alice, 0, 7, 50) });
+        for flags in [OpFlags::PEEK, OpFlags::PEEK | OpFlags::DISCARD] {
+            bob.endpoint.recvmsg(RecvMsg { context: 2, flags, ..RecvMsg::default() }).unwrap();
+            let told = bob.next_completion();
+            let flags = CompletionFlags::RECV | CompletionFlags::MSG | CompletionFlags::REMOTE_CQ_DATA;
+            assert_eq!((told.context, told.flags, told.len_bytes, told.data), (2, flags, 50, 7));
+        }
+    }
 }
 
 /// Shows fi_tagged/peek-is-not-queued, fi_tagged/peek-without-message-fails.
@@ -198,27 +207,17 @@ fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
     bob.assert_no_completion();
 }
 
-/// Connects the parties. The second makes progress only in its own calls.
-fn connect_by_message(alice: &Party, bob: &Party) {
-    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
-    alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), Tag(1), 99).unwrap();
-    expect_message(bob, 88, 1, 1, 8);
-    assert_eq!(alice.next_completion().context, 99);
-}
-
-fn send_inject_complete_and_wait(alice: &Party, tag: u64, identity: u64) {
-    let (buffers, data) = (vec![payload(identity, 8)], Some(identity));
-    let (to, flags) = (alice.peer(), OpFlags::INJECT_COMPLETE);
-    alice.endpoint.sendmsg(SendMsg { buffers, to, tag: Some(Tag(tag)), data, context: 99, flags }).unwrap();
-    assert_eq!(alice.next_completion().context, 99);
-}
-
 #[over(all, own)]
 fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
-    connect_by_message(&alice, &bob);
+    // The first message brings up the link.
+    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
+    alice.endpoint.tsenddata(payload(1, 8), 1, alice.peer(), Tag(1), 99).unwrap();
+    expect_message(&bob, 88, 1, 1, 8);
+    assert_eq!(alice.next_completion().context, 99);
     for then in [OpFlags::empty(), OpFlags::CLAIM, OpFlags::DISCARD] {
-        send_inject_complete_and_wait(&alice, 5, 2);
+        send_at_level(&alice, 2, 8, OpFlags::INJECT_COMPLETE);
+        assert_eq!(alice.next_completion().context, 2);
         for _ in 0..100 {
             alice.progress_all();
         }
@@ -235,20 +234,6 @@ fn peek_misses_messages_that_progress_has_not_received(net: &Net) {
             OpFlags::DISCARD => {}
             _ => receive_and_check(&bob, 5, 2, 8),
         }
-    }
-}
-
-#[over(all, own)]
-fn peek_finds_messages_that_arrived_before_a_read_completion(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
-    connect_by_message(&alice, &bob);
-    for identity in 2..20 {
-        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1), 88).unwrap();
-        send_inject_complete_and_wait(&alice, 5, identity);
-        send_inject_complete_and_wait(&alice, 1, 1);
-        expect_message(&bob, 88, 1, 1, 8);
-        assert_eq!(peek_identity(&bob, Tag(5).into(), 11, OpFlags::empty()), identity);
-        receive_and_check(&bob, 5, identity, 8);
     }
 }
 
@@ -269,7 +254,7 @@ fn peeks_that_read_no_queue_make_progress(net: &Net) {
     };
     // The first message brings up the link.
     for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
-        send_match_complete(&alice, 5, identity, len_bytes);
+        send_match_complete(&alice, identity, len_bytes);
         let (deadline, mut peeks) = (Deadline::new(), 0);
         // A claimed message has the context of its peek, and the library refuses this context for another
         // peek. So a refusal shows, without a read, that a peek has found the message.
@@ -318,26 +303,6 @@ fn poll_success(party: &Party) -> Option<Completion> {
 }
 
 #[over(all)]
-fn peek_finds_the_earliest_match(net: &Net) {
-    let (alice, bob) = net.open_equal_pair(Setup { order: Order::SAS, ..Setup::default() });
-    for identity in 1..=4 {
-        deliver(&alice, identity, identity, 16);
-    }
-    let all = TagMatch::ANY;
-    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 1);
-    assert_eq!(peek_identity(&bob, Tag(3).into(), 9, OpFlags::empty()), 3);
-    assert_eq!(peek_identity(&bob, Tag(2).ignoring(1), 9, OpFlags::empty()), 2);
-    assert_eq!(peek_identity(&bob, all, 9, OpFlags::DISCARD), 1);
-    assert_eq!(peek_identity(&bob, all, 10, OpFlags::CLAIM), 2);
-    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 3);
-    receive_and_check(&bob, 3, 3, 16);
-    assert_eq!(peek_identity(&bob, all, 9, OpFlags::empty()), 4);
-    claim_and_check(&bob, 10, 2, 2, 16);
-    receive_and_check(&bob, 4, 4, 16);
-    assert_peek_finds_nothing(&bob, all);
-}
-
-#[over(all)]
 fn peek_with_a_source_finds_only_its_messages(net: &Net) {
     let bob = net.open_party();
     let senders = [net.open_party(), net.open_party()];
@@ -345,32 +310,12 @@ fn peek_with_a_source_finds_only_its_messages(net: &Net) {
         bob.meet(sender);
         deliver(sender, 5, identity, 16);
     }
-    let [first, second] = [FabricAddress(0), FabricAddress(1)];
-    let mut cases = vec![(second, 2), (first, 1)];
-    if bob.is_homespun() {
-        // The first message has arrived before the second.
-        cases.push((ANY, 1));
+    for (from, identity) in [(FabricAddress(1), 2), (FabricAddress(0), 1)] {
+        let (completion, source) = peek_at_delivered(&bob, Tag(5).into(), from, 9, OpFlags::DISCARD);
+        assert_eq!((completion.data, source), (identity, from));
+        let missed = post_peek_or_claim_and_wait(&bob, Tag(5).into(), from, 9, OpFlags::PEEK).unwrap_err();
+        assert_eq!(missed.error, OperationError::NoMessage);
     }
-    for (from, identity) in cases {
-        let (completion, source) = peek_at_delivered(&bob, Tag(5).into(), from, 9, OpFlags::empty());
-        assert_eq!(completion.data, identity);
-        assert_eq!(source, FabricAddress(identity - 1));
-    }
-    peek_at_delivered(&bob, Tag(5).into(), second, 9, OpFlags::DISCARD);
-    let failed = post_peek_or_claim_and_wait(&bob, Tag(5).into(), second, 9, OpFlags::PEEK).unwrap_err();
-    assert_eq!(failed.error, OperationError::NoMessage);
-    receive_and_check(&bob, 5, 1, 16);
-}
-
-#[over(all)]
-fn peek_skips_messages_taken_by_a_posted_receive(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    bob.endpoint.trecv(marked_buffer(16), ANY, Tag(5), 1).unwrap();
-    deliver(&alice, 5, 1, 16);
-    deliver(&alice, 5, 2, 16);
-    expect_message(&bob, 1, 5, 1, 16);
-    assert_eq!(peek_identity(&bob, Tag(5).into(), 9, OpFlags::empty()), 2);
-    receive_and_check(&bob, 5, 2, 16);
 }
 
 /// Shows fi_tagged/claim-reserves-message.
@@ -402,7 +347,7 @@ fn discarded_message_is_never_received(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in LENS_BYTES {
         for identity in 1..=4 {
-            send_match_complete(&alice, 5, identity, len_bytes);
+            send_match_complete(&alice, identity, len_bytes);
         }
         deliver(&alice, 6, 5, 8);
         alice.assert_no_completion();
@@ -423,19 +368,6 @@ fn discarded_message_is_never_received(net: &Net) {
     }
 }
 
-/// Shows fi_cq/match-means-matched, fi_tagged/tagged-match-or-discard.
-#[over(all)]
-fn claimed_send_matches_only_when_received(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for len_bytes in LENS_BYTES {
-        send_match_complete(&alice, 5, 1, len_bytes);
-        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        alice.assert_no_completion();
-        claim_and_check(&bob, 11, 5, 1, len_bytes);
-        assert_eq!(alice.next_completion().context, 1);
-    }
-}
-
 /// Shows fi_tagged/claim-uses-context-of-peek.
 #[over(all, own)]
 fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
@@ -453,27 +385,6 @@ fn claim_of_an_unclaimed_or_received_message_fails(net: &Net) {
     bob.assert_no_completion();
 }
 
-#[over(all)]
-fn claimed_message_is_truncated_to_its_buffer(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for len_bytes in [100, 1 << 20] {
-        deliver(&alice, 5, 1, len_bytes);
-        peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
-        post_claim(&bob, 11, 5, 60).unwrap();
-        let failed = bob.next_failure();
-        assert_eq!((failed.completion.context, failed.overflow_bytes()), (11, len_bytes as u64 - 60));
-        assert_eq!(received_bytes(&failed.completion.buffer), payload(1, 60));
-        // The claim may have several segments.
-        deliver(&alice, 5, 2, len_bytes);
-        peek_identity(&bob, Tag(5).into(), 11, OpFlags::CLAIM);
-        let (buffers, flags) = (marked_buffers(len_bytes, 3), OpFlags::CLAIM);
-        let tagged = Some(Tag(5).into());
-        let receive = RecvMsg { buffers, tagged, context: 11, flags, ..RecvMsg::default() };
-        bob.endpoint.recvmsg(receive).unwrap();
-        expect_message(&bob, 11, 5, 2, len_bytes);
-    }
-}
-
 /// Peeks at a long message while it arrives.
 /// Shows fi_tagged/discard-with-claim.
 #[over(all)]
@@ -486,7 +397,7 @@ fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
         let mut identity = 0;
         let mut send_next = || {
             identity += 1;
-            send_match_complete(&alice, 5, identity, len_bytes);
+            send_match_complete(&alice, identity, len_bytes);
             identity
         };
         let number = send_next();
@@ -561,19 +472,6 @@ fn claimed_message_outlives_its_sender(net: &Net) {
     }
 }
 
-#[over(all)]
-fn closing_with_claimed_messages_fails_their_sends(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for (identity, len_bytes) in (1..).zip(LENS_BYTES) {
-        send_match_complete(&alice, identity, identity, len_bytes);
-        peek_until_found(&bob, identity, identity, OpFlags::CLAIM);
-    }
-    alice.assert_no_completion();
-    drop(bob);
-    let count = LENS_BYTES.len() as u64;
-    alice.expect_failures(&(1..=count).collect::<Vec<_>>(), assert_link_ended);
-}
-
 #[over(all, own)]
 fn peek_needs_no_room_among_posted_receives(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { rx_depth_ops: 2, ..Setup::default() });
@@ -593,21 +491,4 @@ fn peek_needs_no_room_among_posted_receives(net: &Net) {
     deliver(&alice, 1, 3, 16);
     expect_message(&bob, 1, 1, 3, 16);
     claim_and_check(&bob, 11, 5, 2, 16);
-}
-
-#[over(all)]
-fn peek_finds_messages_to_own_endpoint(net: &Net) {
-    let narcissus = net.open_party();
-    let own = narcissus.insert_address_of(&narcissus);
-    for &len_bytes in lens_of_several_bytes(&narcissus) {
-        for identity in 1..=2 {
-            narcissus.send_and_wait_for_delivery(make_message(&narcissus, 5, identity, len_bytes));
-        }
-        let (completion, source) = peek_at_delivered(&narcissus, Tag(5).into(), own, 9, OpFlags::empty());
-        assert_eq!((completion.data, completion.len_bytes, source), (1, len_bytes, own));
-        assert_eq!(peek_identity(&narcissus, Tag(5).into(), 11, OpFlags::CLAIM), 1);
-        assert_eq!(peek_identity(&narcissus, Tag(5).into(), 12, OpFlags::DISCARD), 2);
-        claim_and_check(&narcissus, 11, 5, 1, len_bytes);
-    }
-    narcissus.assert_no_completion();
 }

@@ -12,9 +12,8 @@ const WRITES: u64 = 30;
 #[over(one_process)]
 fn poll_set_reports_and_drives_every_member(net: &Net) {
     const ROUNDS: u64 = 20;
-    let asleep = || Setup::asleep();
-    let (alice, bob) = (net.open_party_with(Setup::default()), net.open_party_with(asleep()));
-    let second = net.open_party_with(asleep());
+    let alice = net.open_party();
+    let [bob, second] = [(); 2].map(|()| net.open_party_with(Setup::asleep()));
     let domain = bob.local_domain();
     let counter = open_counter(domain, WaitObject::None);
     let region = register_region(domain, 1, MrFlags::empty());
@@ -78,10 +77,9 @@ fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
     let set = domain.open_poll_set();
     set.add(&cq, 1).unwrap();
     set.add(&counter, 2).unwrap();
-    let errno = |refused: Result<(), homespun::Error>| refused.expect_err("it is refused").errno();
-    assert_eq!(errno(set.add(&cq, 3)), Errno::EINVAL);
-    assert_eq!(errno(set.add(&other_domain.open_cq(&Default::default()).unwrap(), 3)), Errno::EDOMAIN);
-    assert_eq!(errno(set.add(&open_counter(&other_domain, WaitObject::None), 3)), Errno::EDOMAIN);
+    expect_error(set.add(&cq, 3), Errno::EINVAL);
+    expect_error(set.add(&other_domain.open_cq(&Default::default()).unwrap(), 3), Errno::EDOMAIN);
+    expect_error(set.add(&open_counter(&other_domain, WaitObject::None), 3), Errno::EDOMAIN);
     let Rejected { error, returned: cq } = cq.close().expect_err("a set holds it");
     assert_eq!(error.errno(), Errno::EBUSY);
     let Rejected { error, returned: counter } = counter.close().expect_err("a set holds it");
@@ -89,7 +87,7 @@ fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
     let Rejected { error, returned: set } = set.close().expect_err("it has members");
     assert_eq!(error.errno(), Errno::EBUSY);
     set.remove(&cq).unwrap();
-    assert_eq!(errno(set.remove(&cq)), Errno::ENOENT);
+    expect_error(set.remove(&cq), Errno::ENOENT);
     cq.close().unwrap();
     set.remove(&counter).unwrap();
     counter.add(1);

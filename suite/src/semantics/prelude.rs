@@ -3,8 +3,8 @@
 pub(super) use crate::connecting::{
     CLIENT, LISTENER, SERVER, Side, ask, close_with_progress, connect_pair, expect_connected,
     expect_each_of_first_side, expect_shut_down, next_completion_of_first_side, next_event_of_first_side,
-    next_message_of_first_side, next_operation_end_of_first_side, next_request_of_first_side,
-    open_connection, open_sides, sleep_until_event,
+    next_message_of_first_side, next_operation_end_of_first_side, next_request_of_first_side, open_sides,
+    sleep_until_event,
 };
 pub(super) use crate::files::NamedFile;
 pub(super) use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
@@ -21,27 +21,27 @@ pub(super) use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 pub(super) use homespun::counter::CounterWaitError;
 pub(super) use homespun::cq::CQ_DEPTH_DEFAULT_ENTRIES;
 pub(super) use homespun::endpoint::{
-    AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, FlushMsg, ReadMsg, RecvMsg, WriteMsg,
+    AtomicTarget, CompareAtomicMsg, FetchAtomicMsg, ReadMsg, RecvMsg, WriteMsg,
 };
 pub(super) use homespun::eq::{EqAttr, EqFlags, Event};
 pub(super) use homespun::error::{BadMemory, Direction};
 pub(super) use homespun::flags::{CompletionFlags, InfoFlags, Mode, MrAccess, MrFlags, Order};
 pub(super) use homespun::info::{EndpointType, ResourceManagement, RxAttr, SHARED_CONTEXT, TxAttr};
 pub(super) use homespun::limits::{
-    ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, CONNECTION_DATA_MAX_BYTES, FLUSH_PASS_MAX_BYTES,
-    INJECT_MAX_BYTES, IOV_LIMIT, MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES, PULL_STEP_MAX_BYTES,
-    READ_COPIED_MAX_BYTES, RMA_LINK_MAX_OPS, UNEXPECTED_BUDGET_MIN_BYTES,
+    ATOMIC_MAX_BYTES, CONNECTION_DATA_MAX_BYTES, FLUSH_PASS_MAX_BYTES, INJECT_MAX_BYTES, IOV_LIMIT,
+    MIN_MULTI_RECV_DEFAULT_BYTES, MULTI_RECV_ALIGN_BYTES, PULL_STEP_MAX_BYTES, READ_COPIED_MAX_BYTES,
+    RMA_LINK_MAX_OPS, UNEXPECTED_BUDGET_MIN_BYTES,
 };
 pub(super) use homespun::transport::LinkError;
 pub(super) use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
 pub(super) use homespun::wait::{WaitError, Waitable};
 pub(super) use homespun::{
     Address, AddressFormat, AddressVector, Again, AtomicAttr, AvAttr, BindFlags, Buffer, Bytes, BytesMut,
-    Caps, Completion, CompletionError, CompletionQueue, ConnectionEnd, ConnectionEvent, ConnectionRequest,
-    Counter, CounterAttr, CounterEvents, CqAttr, CqFormat, Domain, Endpoint, Errno, Error, EventQueue,
-    FabricAddress, Fetched, FlushKind, Info, MemoryRegion, Misuse, MrAttr, OpFlags, OpenEndpoint,
-    OperationError, OperationKind, ReadError, Refusal, Rejected, RemoteMemory, ReusableBuffer, SegmentMut,
-    SendBuffer, SendMsg, SharedReceiveContext, SimulatedClock, Tag, TagMatch, WaitObject, WaitSet,
+    Caps, Completion, CompletionError, CompletionQueue, ConnectionEnd, ConnectionEvent, Counter, CounterAttr,
+    CounterEvents, CqAttr, CqFormat, Domain, Endpoint, Errno, Error, EventQueue, FabricAddress, Fetched,
+    Info, MemoryRegion, Misuse, MrAttr, OpFlags, OperationError, OperationKind, ReadError, Refusal, Rejected,
+    RemoteMemory, ReusableBuffer, SegmentMut, SendBuffer, SendMsg, SharedReceiveContext, SimulatedClock, Tag,
+    TagMatch, WaitObject, WaitSet,
 };
 pub(super) use std::collections::{BTreeMap, BTreeSet};
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -139,4 +139,27 @@ pub(super) fn open_disabled_endpoint(
     endpoint.bind_cq(&cq, BOTH).expect("its first queue");
     endpoint.bind_av(&av).expect("its first address vector");
     (endpoint, cq, av)
+}
+
+/// Has the net drive both parties again: closing one may need progress of the other.
+pub(super) fn start_driving_both(net: &Net, parties: [&Party; 2]) {
+    parties.into_iter().for_each(|party| net.start_driving(party));
+}
+
+/// Writes one byte over the link. After this, the initiator has mapped the region if the transport can map
+/// it.
+#[track_caller]
+pub(super) fn write_over_link_first(party: &Party, region: &Region) {
+    party.endpoint.rma(make_access(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
+    assert_eq!(party.next_completion().context, 1);
+}
+
+/// Calls `drive` until a counter has this value and this error value.
+#[track_caller]
+pub(super) fn drive_until_counts(counter: &Counter, expected: (u64, u64), drive: impl Fn()) {
+    let deadline = Deadline::new();
+    while (counter.read(), counter.read_error()) != expected {
+        drive();
+        deadline.yield_or_panic_with(|| format!("{expected:?}, where there is {counter:?}"));
+    }
 }

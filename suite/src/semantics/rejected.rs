@@ -77,12 +77,18 @@ fn assert_recvmsg_refused(endpoint: &Endpoint, from: FabricAddress, flags: OpFla
     assert_eq!((back.context, back.flags), (9, flags));
 }
 
-/// Shows fi_msg/posts-need-enabled-endpoint.
+/// Shows fi_endpoint/enable-before-transfers, fi_msg/posts-need-enabled-endpoint,
+/// fi_tagged/tagged-posts-need-enabled-endpoint.
 #[over(one_process)]
 fn disabled_endpoint_returns_every_buffer(net: &Net) {
     let endpoint = net.open_other_domain().endpoint(net.info()).unwrap();
     assert_every_send_refused(&endpoint, FabricAddress(0), &payload(1, 90_000), Errno::EOPBADSTATE);
     assert_every_receive_refused(&endpoint, ANY, Errno::EOPBADSTATE);
+    expect_error(endpoint.inject(b"", FabricAddress(0), None, None), Errno::EOPBADSTATE);
+    expect_error(endpoint.cancel(1), Errno::EOPBADSTATE);
+    // A call of `name` does not enable the endpoint.
+    endpoint.name().unwrap();
+    expect_error(endpoint.send(Bytes::new(), FabricAddress(0), 1), Errno::EOPBADSTATE);
 }
 
 #[over(one_process)]
@@ -108,7 +114,6 @@ fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
     alice.next_completion();
 }
 
-/// Shows fi_endpoint/limits-hold.
 #[over(one_process)]
 fn oversized_vector_and_claim_without_a_message_return_their_buffers(net: &Net) {
     let (alice, _bob) = net.open_pair();
@@ -121,32 +126,4 @@ fn oversized_vector_and_claim_without_a_message_return_their_buffers(net: &Net) 
     assert_recvmsg_refused(endpoint, ANY, OpFlags::CLAIM | OpFlags::DISCARD, Errno::ENOENT);
     let contradiction = OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD;
     assert_recvmsg_refused(endpoint, ANY, contradiction, Errno::EINVAL);
-}
-
-#[over(one_process)]
-fn returned_buffer_may_be_posted_again(net: &Net) {
-    let narrow = Setup { tx_depth_ops: 2, tx_op_flags: OpFlags::MATCH_COMPLETE, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(narrow, Setup::default());
-    let endpoint = alice.endpoint.expect_local();
-    let send = |n: u64, message: Bytes| endpoint.send(message, alice.peer(), n);
-    // Bob has posted no receives yet, so the queue has room for two sends.
-    send(0, payload(0, 5000)).unwrap();
-    send(1, payload(1, 5000)).unwrap();
-    let mut rejected = send(2, payload(2, 5000)).unwrap_err();
-    let count = 40;
-    bob.post_receives(0..count, 5000);
-    let deadline = Deadline::new();
-    for n in 2..count {
-        while let Err(again) = send(n, rejected.returned) {
-            assert_eq!(again.error, Error::Again(Again::QueueFull));
-            assert!(again.returned.is_unique(), "no other reference is left");
-            rejected = again;
-            alice.progress_all();
-            deadline.yield_or_panic("room for a send");
-        }
-        rejected = Rejected { error: rejected.error, returned: payload(n + 1, 5000) };
-    }
-    for n in 0..count {
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(n, 5000));
-    }
 }

@@ -15,23 +15,13 @@ fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     again
 }
 
-/// Sends messages of many lengths. The remote data of each message tells in which life the sender sent it.
-fn send_every_length(from: &Party, life: u64) {
-    for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
-        from.endpoint.senddata(payload(number, len_bytes), number, from.peer(), number).unwrap();
-    }
-}
-
 /// Sends with delivery completion until a message is delivered. Returns the number of that message.
 #[track_caller]
 fn send_until_delivered(from: &Party, context: u64) -> u64 {
     let deadline = Deadline::new();
     for context in context.. {
-        let (buffers, flags) = (vec![payload(context, 64)], OpFlags::DELIVERY_COMPLETE);
-        let to = from.peer();
-        from.endpoint
-            .sendmsg(SendMsg { buffers, to, tag: Some(Tag(7)), context, flags, ..SendMsg::default() })
-            .unwrap();
+        let send = from.message(context, 64, OpFlags::DELIVERY_COMPLETE);
+        from.endpoint.sendmsg(SendMsg { tag: Some(Tag(7)), ..send }).unwrap();
         match from.next_ended() {
             Ok((completion, _)) => {
                 assert_eq!(completion.context, context);
@@ -58,7 +48,11 @@ fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
             Some(former) if life > 1 => reopen(net, former, &alice),
             first => first.unwrap(),
         };
-        send_every_length(&present, life);
+        // The remote data of each message tells in which life the sender sent it.
+        for (number, len_bytes) in (100 * life..).zip(LENS_BYTES) {
+            let message = payload(number, len_bytes);
+            present.endpoint.senddata(message, number, present.peer(), number).unwrap();
+        }
         bob = Some(present);
     }
     // The messages of each incarnation arrive in order.

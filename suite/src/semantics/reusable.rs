@@ -63,22 +63,6 @@ fn reusable_buffer_takes_message_after_message(net: &Net) {
 }
 
 #[over(one_process)]
-fn truncated_message_fills_a_reusable_buffer(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for (identity, (room_bytes, message_bytes)) in
-        (0..).zip([(0, 1), (7, 8), (100, 4097), (5000, 70_000), (1000, 1 << 20), (1 << 18, 1 << 20)])
-    {
-        bob.endpoint.expect_local().recv_into(make_marked_buffer(room_bytes), ANY, identity).unwrap();
-        alice.endpoint.send(payload(identity, message_bytes), alice.peer(), 1).unwrap();
-        let failed = bob.next_failure();
-        let overflow_bytes = (message_bytes - room_bytes) as u64;
-        assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
-        check_failed_receive(failed, room_bytes, identity, room_bytes);
-        alice.next_completion();
-    }
-}
-
-#[over(one_process)]
 fn cancelled_receive_returns_its_reusable_buffer_empty(net: &Net) {
     let (alice, bob) = net.open_pair();
     let endpoint = bob.endpoint.expect_local();

@@ -1,5 +1,6 @@
 //! Access to the memory of peers: `fi_rma(3)`, `fi_mr(3)`.
 
+use super::atomics::{MODEST_BYTES, encode_number, make_add_call, perform_and_wait};
 use super::prelude::*;
 
 /// Lengths of accesses that use every protocol.
@@ -60,7 +61,7 @@ fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
 
 /// Shows fi_cq/reports-ends-of-transfers, fi_cq/context-of-operation, fi_cq/context-is-always-there,
 /// fi_cq/flags-field, fi_cq/flag-rma, fi_cq/flag-read-write, fi_rma/writes-reach-memory,
-/// fi_rma/rma-context-comes-back, fi_rma/access-is-silent-at-target, fi_rma/rma-vectors,
+/// fi_rma/rma-context-comes-back, fi_rma/rma-vectors,
 /// fi_rma/inject-write-frees-and-hides.
 #[over(all)]
 fn every_write_call_reaches_the_region(net: &Net) {
@@ -127,29 +128,6 @@ const LEVELS: [OpFlags; 5] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
-/// There is no later message that could make the write visible. `fi_cq(3)` promises this only for the level
-/// of delivery.
-/// Shows fi_cq/silent-access-as-initiator-level, fi_cq/persistent-memory, fi_rma/rma-levels.
-#[over(all)]
-fn completed_write_of_every_level_is_in_the_region(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let levels = if alice.is_homespun() { &LEVELS[..] } else { &[OpFlags::DELIVERY_COMPLETE] };
-    let mut context = 0;
-    for kind in net.memory_kinds() {
-        for len_bytes in LENS_BYTES {
-            let region = bob.open_region(len_bytes.max(1), kind, KEY);
-            for &flags in levels {
-                context += 1;
-                let call =
-                    RmaCall { by: RmaBy::Writemsg, ..make_write_call(&alice, &region, context, len_bytes) };
-                write_and_wait(&alice, RmaCall { flags, ..call });
-                let expected = payload(context, len_bytes);
-                assert!(region.read_at(0, len_bytes) == expected, "{len_bytes} bytes, {kind:?}, {flags:?}");
-            }
-        }
-    }
-}
-
 /// Shows fi_cq/context-of-operation, fi_cq/context-is-always-there, fi_cq/flags-field, fi_cq/flag-rma,
 /// fi_cq/flag-read-write, fi_rma/reads-return-memory, fi_rma/rma-context-comes-back.
 #[over(all)]
@@ -169,22 +147,33 @@ fn every_read_call_reads_the_region(net: &Net) {
     }
 }
 
-/// Shows fi_cq/len-field, fi_cq/visible-means-readable, fi_rma/rma-length-up-to-max-msg-size,
+/// There is no later message that could make the write visible. `fi_cq(3)` promises this only for the level
+/// of delivery.
+/// Shows fi_cq/len-field, fi_cq/visible-means-readable, fi_cq/silent-access-as-initiator-level,
+/// fi_cq/persistent-memory, fi_rma/rma-levels, fi_rma/access-is-silent-at-target,
 /// fi_rma/writes-reach-memory.
 #[over(all)]
-fn accesses_of_every_size_move_every_byte(net: &Net) {
+fn accesses_of_every_size_and_level_move_every_byte(net: &Net) {
     let (alice, bob) = net.open_pair();
+    let levels = if alice.is_homespun() { &LEVELS[..] } else { &[OpFlags::DELIVERY_COMPLETE] };
+    let mut context = 0;
     for kind in net.memory_kinds() {
-        for (context, len_bytes) in (1..).zip(LENS_BYTES) {
+        for len_bytes in LENS_BYTES {
             let region = bob.open_region(len_bytes + 20, kind, KEY);
             let at = |call: RmaCall| RmaCall { address: region.address_at(9), ..call };
-            write_and_wait(&alice, at(make_write_call(&alice, &region, context, len_bytes)));
-            let expected = [&marked_buffer(9)[..], &payload(context, len_bytes), &marked_buffer(11)].concat();
-            region.expect_content(&alice, &expected, &format!("{:?}", (len_bytes, kind)));
-            let bytes = read_and_wait(&alice, at(make_read_call(&alice, &region, context, len_bytes)));
+            for &flags in levels {
+                context += 1;
+                let write = make_write_call(&alice, &region, context, len_bytes);
+                write_and_wait(&alice, at(RmaCall { by: RmaBy::Writemsg, flags, ..write }));
+                let written = payload(context, len_bytes);
+                let expected = [&marked_buffer(9)[..], &written, &marked_buffer(11)].concat();
+                assert!(region.content() == expected, "{len_bytes} bytes, {kind:?}, {flags:?}");
+            }
+            let bytes = read_and_wait(&alice, at(make_read_call(&alice, &region, 0, len_bytes)));
             assert!(bytes == payload(context, len_bytes), "{len_bytes} bytes, {kind:?}");
         }
     }
+    bob.assert_no_completion();
 }
 
 /// Shows fi_mr/target-must-be-registered, fi_mr/access-rights.
@@ -192,17 +181,18 @@ fn accesses_of_every_size_move_every_byte(net: &Net) {
 fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in net.memory_kinds() {
-        let region = bob.open_region(100, kind, KEY);
-        let unreadable = bob
-            .register(RegionSpec {
-                access: MrAccess::REMOTE_WRITE,
-                key: 2,
-                ..RegionSpec::new(100, kind, KEY)
-            })
-            .unwrap();
-        let unwritable = bob
-            .register(RegionSpec { access: MrAccess::REMOTE_READ, key: 3, ..RegionSpec::new(100, kind, KEY) })
-            .unwrap();
+        let register =
+            |access, key| bob.register(RegionSpec { access, ..RegionSpec::new(100, kind, key) }).unwrap();
+        let region = register(EVERYTHING, KEY);
+        let unreadable = register(MrAccess::REMOTE_WRITE, 2);
+        let unwritable = register(MrAccess::REMOTE_READ, 3);
+        // After a first access, the peer may have mapped shareable memory.
+        for region in [&region, &unwritable] {
+            read_and_wait(&alice, make_read_call(&alice, region, 1, 8));
+        }
+        write_and_wait(&alice, make_write_call(&alice, &unreadable, 1, 8));
+        unreadable.expect_content(&alice, &[&payload(1, 8)[..], &marked_buffer(92)].concat(), "a write");
+        unreadable.write_at(0, &marked_buffer(8));
         for len_bytes in [8, 50, 20_000] {
             let write = make_processed_write_call(&alice, &region, 1, len_bytes);
             let read = make_read_call(&alice, &region, 1, len_bytes);
@@ -212,12 +202,8 @@ fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
                 (RmaCall { key: unwritable.key(), ..write.clone() }, Errno::EACCES),
                 (RmaCall { key: unreadable.key(), ..read.clone() }, Errno::EACCES),
             ];
-            for address in [
-                region.address_at(0).wrapping_sub(1),
-                region.address_at(100 - 7),
-                region.address_at(101),
-                u64::MAX,
-            ] {
+            let [start, end] = [region.address_at(0), region.address_at(100)];
+            for address in [start.wrapping_sub(1), end - 7, end + 1, u64::MAX] {
                 cases.push((RmaCall { address, ..write.clone() }, Errno::EINVAL));
                 cases.push((RmaCall { address, ..read.clone() }, Errno::EINVAL));
             }
@@ -245,14 +231,19 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
     let messages = Caps::MSG | Caps::SEND | Caps::RECV;
     let caps = messages | Caps::RMA | Caps::REMOTE_READ;
     let (alice, bob) = net.open_pair_with(Setup::default(), Setup { caps, ..Setup::default() });
-    let region = bob.open_region(100, MemoryKind::Owned, KEY);
-    alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
-    let failed = alice.next_failure();
-    assert_eq!(failed.errno(), Errno::EACCES);
-    if alice.is_native() {
-        assert_eq!(failed.peer.as_deref(), Some(&bob.endpoint.name().unwrap()));
+    for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
+        let region = bob.open_region(100, kind, KEY);
+        // After the first access, the peer may have mapped shareable memory.
+        for _ in 0..3 {
+            alice.endpoint.rma(make_write_call(&alice, &region, 1, 10)).unwrap();
+            let failed = alice.next_failure();
+            assert_eq!(failed.errno(), Errno::EACCES);
+            if alice.is_native() {
+                assert_eq!(failed.peer.as_deref(), Some(&bob.endpoint.name().unwrap()));
+            }
+            assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
+        }
     }
-    assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
 }
 
 /// Shows fi_cq/events-of-endpoints-and-regions, fi_cq/context-null-without-operation,
@@ -299,40 +290,6 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
         alice.endpoint.rma(call).unwrap();
         assert_eq!(alice.next_failure().completion.context, 9);
         bob.assert_no_completion();
-    }
-}
-
-#[over(all)]
-fn write_with_remote_data_waits_for_room_at_the_target(net: &Net) {
-    const COUNT: u64 = 500;
-    let target = Setup { cq_depth_entries: 4, ..Setup::default() };
-    let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
-    for data in 0..COUNT {
-        let call = RmaCall { data: Some(data), ..make_write_call(&alice, &region, data, 8) };
-        alice.endpoint.rma(call).unwrap();
-    }
-    for _ in 0..100 {
-        alice.progress_all();
-    }
-    let told: Vec<u64> = (0..COUNT).map(|_| bob.next_completion().data).collect();
-    assert_eq!(told, (0..COUNT).collect::<Vec<_>>(), "each is told, and in this order");
-    alice.await_completions(COUNT as usize);
-    assert!(region.content() == payload(COUNT - 1, 8));
-}
-
-/// Shows fi_cq/delivery-is-default-for-fetches.
-#[over(driven, own)]
-fn access_waits_for_a_sleeping_target(net: &Net) {
-    for (context, len_bytes) in (1..).zip([8, 100_000]) {
-        let (alice, bob) = net.open_pair_with(Setup::default(), Setup::asleep());
-        let region = bob.open_region(len_bytes, MemoryKind::Raw, KEY);
-        alice.endpoint.rma(make_write_call(&alice, &region, context, len_bytes)).unwrap();
-        alice.endpoint.rma(make_read_call(&alice, &region, context, len_bytes)).unwrap();
-        alice.assert_no_completion();
-        net.start_driving(&bob);
-        let _both = [alice.next_completion(), alice.next_completion()];
-        assert!(region.content() == payload(context, len_bytes));
     }
 }
 
@@ -415,12 +372,17 @@ fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
 fn endpoint_accesses_its_own_region(net: &Net) {
     let alice = net.open_party();
     let own = alice.insert_address_of(&alice);
-    for (context, len_bytes) in (1..).zip([10, 100_000]) {
+    for (context, len_bytes) in (4..).zip([10, 100_000]) {
         let region = alice.open_region(len_bytes, MemoryKind::Raw, KEY);
         write_and_wait(&alice, RmaCall { peer: own, ..make_write_call(&alice, &region, context, len_bytes) });
         region.expect_content(&alice, &payload(context, len_bytes), &format!("{len_bytes}"));
         let call = RmaCall { peer: own, ..make_read_call(&alice, &region, context, len_bytes) };
         assert!(read_and_wait(&alice, call) == payload(context, len_bytes));
+        region.write_at(0, &encode_number(1));
+        for (value, kind) in [(1, AtomicKind::Base), (2, AtomicKind::Fetch), (3, AtomicKind::Fetch)] {
+            let fetched = perform_and_wait(&alice, make_add_call(kind, &alice, &region, 1, value));
+            assert!(fetched.is_empty() || fetched == *encode_number(value));
+        }
     }
 }
 
@@ -458,9 +420,15 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
             make_processed_write_call(&alice, &region, 1, LEN_BYTES),
             make_read_call(&alice, &region, 2, LEN_BYTES),
         ];
-        let count = 4;
-        for call in calls.iter().cycle().take(count) {
+        let what = (AtomicOp::Sum, Datatype::Uint8);
+        let operand = payload(3, MODEST_BYTES);
+        let atomic = AtomicCall::new(AtomicKind::Fetch, what, operand, alice.peer(), &region, 3);
+        let count = 6;
+        for call in calls.iter().cycle().take(count - 2) {
             alice.endpoint.rma(call.clone()).unwrap();
+        }
+        for _ in 0..2 {
+            alice.endpoint.atomic(atomic.clone()).unwrap();
         }
         for _ in 0..rounds {
             alice.progress_all();
@@ -479,10 +447,12 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
             before = closed.content();
         }
         alice.endpoint.rma(calls[0].clone()).unwrap();
-        let failed = alice.next_failure();
+        let mut failures = vec![alice.next_failure()];
+        alice.endpoint.atomic(atomic).unwrap();
+        failures.push(alice.next_failure());
         assert!(closed.content() == before);
         if alice.is_homespun() {
-            assert_eq!(failed.errno(), Errno::EKEYREJECTED);
+            assert!(failures.iter().all(|failed| failed.errno() == Errno::EKEYREJECTED), "{failures:?}");
             alice.exchange_long_messages(&bob);
         }
     }
@@ -536,6 +506,13 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
     let many = vec![payload(1, 1); 5];
     for (call, errno) in [
         (call(RmaBy::InjectWrite, vec![payload(1, INJECT_MAX_BYTES + 1)]), Errno::EMSGSIZE),
+        (
+            RmaCall {
+                flags: OpFlags::INJECT,
+                ..call(RmaBy::Writemsg, vec![payload(1, INJECT_MAX_BYTES + 1)])
+            },
+            Errno::EMSGSIZE,
+        ),
         (call(RmaBy::Writev, many.clone()), Errno::EINVAL),
         (call(RmaBy::Readv, many), Errno::EINVAL),
         (RmaCall { peer: FabricAddress(77), ..make_write_call(&alice, &region, 1, 8) }, Errno::EINVAL),
@@ -551,13 +528,18 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
 }
 
 #[over(all)]
-fn rma_without_the_capability_takes_effect(net: &Net) {
+fn accesses_without_the_capability_take_effect(net: &Net) {
     let caps = Caps::MSG | Caps::RECV;
     let (alice, bob) = net.open_pair_with(Setup { caps, ..Setup::default() }, Setup::default());
     let region = bob.open_region(10, MemoryKind::Owned, KEY);
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
     assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 8)) == payload(1, 8));
+    region.write_at(0, &encode_number(0));
+    for kind in [AtomicKind::Base, AtomicKind::Fetch] {
+        perform_and_wait(&alice, make_add_call(kind, &alice, &region, 1, 3));
+    }
+    region.expect_content(&alice, &[&encode_number(2)[..], &marked_buffer(2)].concat(), "both operations");
 }
 
 #[over(one_process)]
@@ -622,8 +604,7 @@ fn region_with_local_access_only_takes_no_key(net: &Net) {
     }
 }
 
-/// Shows fi_rma/address-is-virtual-or-offset, fi_mr/unneeded-mr-mode-is-cleared, fi_mr/provider-key,
-/// fi_mr/mr-basic.
+/// Shows fi_rma/address-is-virtual-or-offset, fi_mr/unneeded-mr-mode-is-cleared, fi_mr/provider-key.
 #[over(one_process)]
 fn mr_mode_decides_keys_and_addresses(net: &Net) {
     use homespun::info::MrMode;
@@ -639,16 +620,15 @@ fn mr_mode_decides_keys_and_addresses(net: &Net) {
         let domain = net.fabric.domain(&info).unwrap();
         let attr = MrAttr { access: EVERYTHING, requested_key: Some(5), ..MrAttr::default() };
         let owned = domain.register(8, &attr).unwrap();
-        let raw = crate::raw::RawMemory::allocate_and_register(
-            &domain,
-            8,
-            &MrAttr { requested_key: Some(6), ..attr },
-        );
-        let (raw, memory) = raw.unwrap();
+        let attr = MrAttr { requested_key: Some(6), ..attr };
+        let raw = crate::raw::RawRegion::allocate(&domain, 8, &attr).unwrap();
         assert_eq!([owned.key() != 5, raw.key() != 6], [picks; 2], "{mode:?}");
         let drawn = [(); 2].map(|()| domain.register(8, &MrAttr::granting(EVERYTHING)).unwrap());
         assert_ne!(drawn[0].key(), drawn[1].key(), "{mode:?}");
         let own = owned.as_ptr().expose_provenance() as u64;
-        assert_eq!([owned.address(), raw.address()], if counts { [own, memory.address()] } else { [0; 2] });
+        assert_eq!(
+            [owned.address(), raw.address()],
+            if counts { [own, raw.memory_address()] } else { [0; 2] }
+        );
     }
 }

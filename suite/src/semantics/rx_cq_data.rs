@@ -91,6 +91,28 @@ fn remote_data_waits_for_receives_in_order(net: &Net) {
     assert!(region.content() == payload(COUNT - 1, 8));
 }
 
+#[over(all)]
+fn remote_data_takes_only_untagged_receives_of_its_source(net: &Net) {
+    let (alice, bob) = open_writer_and_target(net);
+    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    bob.endpoint.trecv(marked_buffer(ROOM_BYTES), ANY, Tag(7), 1).unwrap();
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 2).unwrap();
+    bob.endpoint.cancel(2).unwrap();
+    assert_eq!(bob.next_failure().completion.context, 2);
+    let carol = net.open_party();
+    let of_carol = bob.insert_address_of(&carol);
+    carol.insert_address_of(&bob);
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), of_carol, 4).unwrap();
+    write_and_wait(&alice, &region, 70, 8);
+    bob.assert_no_completion();
+    bob.endpoint.recv(marked_buffer(ROOM_BYTES), bob.peer(), 3).unwrap();
+    assert_eq!(fields(&bob.next_completion()), (3, NOTIFIED, 8, 70));
+    write_and_wait(&carol, &region, 71, 8);
+    assert_eq!(fields(&bob.next_completion()), (4, NOTIFIED, 8, 71));
+    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(7), 9).unwrap();
+    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
+}
+
 /// Shows fi_cq/context-of-receive-for-remote-data.
 #[over(all)]
 fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
@@ -131,38 +153,6 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
         }
         alice.await_completions(COUNT as usize);
     }
-}
-
-#[over(all)]
-fn remote_data_takes_no_tagged_and_no_cancelled_receive(net: &Net) {
-    let (alice, bob) = open_writer_and_target(net);
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
-    bob.endpoint.trecv(marked_buffer(ROOM_BYTES), ANY, Tag(7), 1).unwrap();
-    bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 2).unwrap();
-    bob.endpoint.cancel(2).unwrap();
-    assert_eq!(bob.next_failure().completion.context, 2);
-    write_and_wait(&alice, &region, 70, 8);
-    bob.assert_no_completion();
-    bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 3).unwrap();
-    assert_eq!(fields(&bob.next_completion()), (3, NOTIFIED, 8, 70));
-    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(7), 9).unwrap();
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
-}
-
-#[over(all)]
-fn remote_data_takes_directed_receives_of_its_source_alone(net: &Net) {
-    let (alice, bob) = open_writer_and_target(net);
-    let carol = net.open_party();
-    let of_carol = bob.insert_address_of(&carol);
-    carol.insert_address_of(&bob);
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
-    bob.endpoint.recv(marked_buffer(ROOM_BYTES), of_carol, 1).unwrap();
-    write_and_wait(&alice, &region, 70, 8);
-    bob.assert_no_completion();
-    bob.endpoint.recv(marked_buffer(ROOM_BYTES), bob.peer(), 2).unwrap();
-    assert_eq!(fields(&bob.next_completion()), (2, NOTIFIED, 8, 70));
-    write_and_wait(&carol, &region, 71, 8);
-    assert_eq!(fields(&bob.next_completion()), (1, NOTIFIED, 8, 71));
 }
 
 #[over(all)]

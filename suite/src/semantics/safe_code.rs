@@ -1,9 +1,6 @@
 //! Code without `unsafe` may use its handles in any way. Each call must return a result, and nothing may
 //! crash or leak.
 
-use std::mem;
-use std::sync::Arc;
-
 use homespun::Fabric;
 
 use super::prelude::*;
@@ -17,15 +14,7 @@ struct OwnEndpoint {
 
 impl OwnEndpoint {
     fn open(domain: &Domain, net: &Net) -> OwnEndpoint {
-        OwnEndpoint::open_with(domain, net.info(), BindFlags::empty())
-    }
-
-    fn open_with(domain: &Domain, info: &Info, how: BindFlags) -> OwnEndpoint {
-        let (cq, av) =
-            (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-        let endpoint = domain.endpoint(info).unwrap();
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV | how).unwrap();
-        endpoint.bind_av(&av).unwrap();
+        let (endpoint, cq, av) = open_disabled_endpoint(domain, net.info());
         endpoint.enable().unwrap();
         OwnEndpoint { endpoint, cq, av }
     }
@@ -55,163 +44,40 @@ fn try_reclaim_allocation(rest: &mut BytesMut) -> bool {
     rest.try_reclaim(rest.capacity() + 1)
 }
 
-/// A buffer that counts when it is dropped.
-struct Traced {
-    bytes: Bytes,
-    freed: Arc<AtomicUsize>,
-}
-
-impl AsRef<[u8]> for Traced {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Traced {
-    fn drop(&mut self) {
-        self.freed.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 #[over(one_process)]
 fn unreported_access_frees_its_buffer(net: &Net) {
-    const ROUNDS: usize = 6;
-    let mut info = net.info().clone();
-    for caps in [&mut info.caps, &mut info.tx.caps, &mut info.rx.caps] {
-        *caps |= Caps::TRIGGER;
-    }
     let (domain, others) = (net.open_other_domain(), net.open_other_domain());
-    let alice = OwnEndpoint::open_with(&domain, &info, BindFlags::SELECTIVE_COMPLETION);
+    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    let endpoint = domain.endpoint(net.info()).unwrap();
+    endpoint.bind_cq(&cq, BOTH | BindFlags::SELECTIVE_COMPLETION).unwrap();
+    endpoint.bind_av(&av).unwrap();
+    endpoint.enable().unwrap();
+    let alice = OwnEndpoint { endpoint, cq, av };
     let bob = OwnEndpoint::open(&others, net);
     let to = alice.insert_address_of(&bob.endpoint);
-    let counter = || domain.open_counter(&CounterAttr::default()).unwrap();
-    let (ended, due) = (counter(), counter());
+    let ended = open_counter(&domain, WaitObject::None);
     alice.endpoint.bind_counter(&ended, CounterEvents::WRITE | CounterEvents::READ).unwrap();
-    let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-    let attr = MrAttr { access, requested_key: Some(5), shareable: true, ..MrAttr::default() };
+    let attr = MrAttr { shareable: true, ..MrAttr::granting(EVERYTHING) };
     let region = others.register(64, &attr).unwrap();
-    let (address, key) = (region.address(), region.key());
-
-    let freed = Arc::new(AtomicUsize::new(0));
-    let traced = |n| Bytes::from_owner(Traced { bytes: payload(n, 8), freed: freed.clone() });
+    let memory = region.remote();
     let deadline = Deadline::new();
     // Over shared memory, the first access maps the region. Later accesses complete at post time.
-    for round in 1..=ROUNDS {
-        let n = round as u64;
-        alice.endpoint.write(traced(n), to, RemoteMemory { address, key }, n).unwrap();
-        alice.endpoint.writev(vec![traced(n), traced(n + 1)], to, RemoteMemory { address, key }, n).unwrap();
+    for n in 1..=6 {
+        let sent = [1, 2, 3, 4].map(|number| payload(number, 8));
+        alice.endpoint.write(sent[0].clone(), to, memory, n).unwrap();
+        alice.endpoint.writev(sent[1..3].to_vec(), to, memory, n).unwrap();
         let (buffer, mut rest) = make_watched_buffer(8);
-        alice.endpoint.read(buffer, to, RemoteMemory { address, key }, n).unwrap();
+        alice.endpoint.read(buffer, to, memory, n).unwrap();
         let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
-        let target = AtomicTarget { peer: to, memory: RemoteMemory { address, key }, op, datatype };
-        alice.endpoint.atomic(traced(n), target, n).unwrap();
-        while ended.read() < 4 * n
-            || freed.load(Ordering::Relaxed) < 5 * round - 1
-            || !try_reclaim_allocation(&mut rest)
+        let target = AtomicTarget { peer: to, memory, op, datatype };
+        alice.endpoint.atomic(sent[3].clone(), target, n).unwrap();
+        while ended.read() < 4 * n || !sent.iter().all(Bytes::is_unique) || !try_reclaim_allocation(&mut rest)
         {
             assert_eq!(alice.cq.read(), Ok(None), "success is silent");
             bob.cq.progress();
             deadline.yield_or_panic("the memory of silent accesses");
         }
-        let write = WriteMsg {
-            buffers: vec![traced(n)],
-            to,
-            memory: RemoteMemory { address, key },
-            ..WriteMsg::default()
-        };
-        let operation = Operation::Write(write);
-        let action = DeferredAction::Post { endpoint: alice.endpoint.clone(), operation };
-        let trigger = Trigger { counter: due.clone(), threshold: n };
-        domain.queue_work(DeferredWork { context: n, trigger, action, completion: None }).unwrap();
-        due.add(1);
-        while freed.load(Ordering::Relaxed) < 5 * round {
-            assert_eq!(alice.cq.read(), Ok(None), "success is silent");
-            bob.cq.progress();
-            deadline.yield_or_panic("the memory of silent work");
-        }
     }
-    assert_eq!(freed.load(Ordering::Relaxed), 5 * ROUNDS);
-}
-
-#[over(one_process)]
-fn dropped_endpoint_frees_posted_buffers(net: &Net) {
-    let (alice, bob) = OwnEndpoint::open_pair(net);
-    let peer = FabricAddress(0);
-    let mut rests = Vec::new();
-    for n in 0..20 {
-        let (buffer, rest) = make_watched_buffer(5000);
-        rests.push(rest);
-        let (first, rest) = make_watched_buffer(100);
-        rests.push(rest);
-        let (second, rest) = make_watched_buffer(9000);
-        rests.push(rest);
-        alice.endpoint.trecv(buffer, ANY, Tag(n), n).unwrap();
-        alice.endpoint.recvv(vec![first, second], ANY, n).unwrap();
-    }
-    let messages: Vec<Bytes> = (0..20).map(|n| payload(n, 1000 * n as usize)).collect();
-    for (context, message) in (0..).zip(&messages) {
-        bob.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
-        alice.endpoint.send(message.clone(), peer, context).unwrap();
-    }
-    // Half of the receives match messages, and one message is truncated. Nothing reads the entries.
-    for n in 0..10 {
-        bob.endpoint.tsend(payload(n, if n == 3 { 6000 } else { 4000 }), peer, Tag(n), 100 + n).unwrap();
-        bob.endpoint.send(payload(n, 3000), peer, 100 + n).unwrap();
-    }
-    bob.cq.progress();
-    alice.cq.progress();
-    assert!(!rests.iter_mut().any(try_reclaim_allocation), "every buffer is still in use");
-    let mut arrived = Vec::new();
-    thread::scope(|scope| {
-        let closing = scope.spawn(move || drop(alice));
-        let deadline = Deadline::new();
-        while !closing.is_finished() || arrived.len() < messages.len() {
-            match bob.cq.read() {
-                Ok(Some(completion)) if completion.context < 100 => arrived.push(completion),
-                Ok(Some(_)) => {}
-                Ok(None) => deadline.yield_or_panic("what was accepted for sending"),
-                // Some of bob's sends may have failed because alice has closed.
-                Err(ReadError::ErrorAvailable) => {
-                    assert!(bob.cq.read_error().unwrap().unwrap().completion.context >= 100);
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
-    });
-    for completion in &arrived {
-        assert!(received_bytes(&completion.buffer) == messages[completion.context as usize]);
-    }
-    assert!(rests.iter_mut().all(try_reclaim_allocation), "a posted buffer is still there");
-    assert!(messages.iter().all(Bytes::is_unique), "a message is still there");
-}
-
-#[over(one_process)]
-fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
-    let (alice, bob) = OwnEndpoint::open_pair(net);
-    let deadline = Deadline::new();
-    let to_alice = FabricAddress(0);
-    (0..3).for_each(|n| alice.endpoint.recv(marked_buffer(20_000), ANY, n).unwrap());
-    // The application has no handle left, but the queue still drives the endpoint.
-    mem::forget(alice.endpoint);
-    for n in 0..3 {
-        bob.endpoint.send(payload(n, 20_000), to_alice, n).unwrap();
-    }
-    let mut read = 0;
-    while read < 3 {
-        let _sent = bob.cq.read();
-        match alice.cq.read() {
-            Ok(Some(completion)) => {
-                assert!(received_bytes(&completion.buffer) == payload(read, 20_000));
-                mem::forget(completion);
-                read += 1;
-            }
-            Ok(None) => deadline.yield_or_panic("messages to an endpoint that was forgotten"),
-            Err(error) => panic!("{error}"),
-        }
-    }
-    // The objects bound to the endpoint stay busy.
-    assert_eq!(alice.cq.close().unwrap_err().errno(), Errno::EBUSY);
-    assert_eq!(alice.av.close().unwrap_err().errno(), Errno::EBUSY);
 }
 
 #[over(one_process)]

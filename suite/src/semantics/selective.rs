@@ -2,20 +2,11 @@
 
 use super::prelude::*;
 
-fn open_selective_pair(net: &Net) -> (Party, Party) {
-    let setup = || Setup::selective();
-    net.open_pair_with(setup(), setup())
-}
-
-fn send_with_completion_flag(party: &Party, context: u64) {
-    party.post_send(context, 64, OpFlags::COMPLETION);
-}
-
 /// Shows fi_endpoint/selective-completion, fi_msg/context-without-completion-is-ignored,
 /// fi_msg/completion-flag.
 #[over(all)]
 fn success_is_reported_only_with_the_completion_flag(net: &Net) {
-    let (alice, bob) = open_selective_pair(net);
+    let (alice, bob) = net.open_equal_pair(Setup::selective());
     bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();
     let buffers = vec![marked_buffer(64)];
     bob.endpoint
@@ -25,7 +16,7 @@ fn success_is_reported_only_with_the_completion_flag(net: &Net) {
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
     let quiet = SendMsg { buffers: vec![payload(2, 64)], to: alice.peer(), context: 2, ..SendMsg::default() };
     alice.endpoint.sendmsg(quiet).unwrap();
-    send_with_completion_flag(&alice, 3);
+    alice.post_send(3, 64, OpFlags::COMPLETION);
     assert_eq!(alice.next_completion().context, 3);
     bob.expect_message(2, &payload(2, 64));
     alice.assert_no_completion();
@@ -46,7 +37,7 @@ fn success_is_reported_only_with_the_completion_flag(net: &Net) {
 /// Shows fi_cq/level-requests-no-completion.
 #[over(all)]
 fn completion_level_alone_requests_no_completion(net: &Net) {
-    let (alice, bob) = open_selective_pair(net);
+    let (alice, bob) = net.open_equal_pair(Setup::selective());
     for (context, level) in (1..).zip(LEVELS) {
         // Send once with a level of the call, and once with a default level.
         alice.post_send(context, 64, level);
@@ -75,20 +66,20 @@ fn completion_level_alone_requests_no_completion(net: &Net) {
 /// Shows fi_msg/call-flags-replace-defaults, fi_tagged/tagged-flags-replace-defaults.
 #[over(all)]
 fn flags_of_a_call_replace_the_default_flags(net: &Net) {
-    let (alice, bob) = open_selective_pair(net);
+    let (alice, bob) = net.open_equal_pair(Setup::selective());
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
-    for context in [1, 3] {
-        bob.endpoint
-            .recvmsg(RecvMsg { buffers: vec![marked_buffer(64)], context, ..RecvMsg::default() })
-            .unwrap();
-        bob.endpoint.recv(marked_buffer(64), ANY, context + 1).unwrap();
-    }
-    for context in [1, 3] {
+    let (to, tag) = (alice.peer(), Tag(7));
+    for (context, tag) in [(1, None), (3, Some(tag))] {
+        let (buffers, tagged) = (vec![marked_buffer(64)], tag.map(Into::into));
+        bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, ..RecvMsg::default() }).unwrap();
         let buffers = vec![payload(context, 64)];
-        alice.endpoint.sendmsg(SendMsg { buffers, to: alice.peer(), context, ..SendMsg::default() }).unwrap();
-        alice.endpoint.send(payload(context + 1, 64), alice.peer(), context + 1).unwrap();
+        alice.endpoint.sendmsg(SendMsg { buffers, to, tag, context, ..SendMsg::default() }).unwrap();
     }
+    bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
+    bob.endpoint.trecv(marked_buffer(64), ANY, tag, 4).unwrap();
+    alice.endpoint.send(payload(2, 64), to, 2).unwrap();
+    alice.endpoint.tsend(payload(4, 64), to, tag, 4).unwrap();
     for party in [&alice, &bob] {
         party.expect_in_order([2, 4]);
         party.assert_no_completion();
@@ -99,14 +90,17 @@ fn flags_of_a_call_replace_the_default_flags(net: &Net) {
 /// fi_tagged/tinject-frees-and-hides.
 #[over(all)]
 fn inject_call_reports_no_success(net: &Net) {
-    let (alice, bob) = open_selective_pair(net);
+    let (alice, bob) = net.open_equal_pair(Setup::selective());
     // Injecting ignores both flags: it reports no completion.
     alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION | OpFlags::INJECT_COMPLETE).unwrap();
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
     bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();
-    alice.endpoint.inject(&payload(1, 64), alice.peer(), None, None).unwrap();
-    assert_eq!(bob.next_completion().context, 1);
-    alice.assert_no_completion();
+    bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 1).unwrap();
+    for tag in [None, Some(Tag(7))] {
+        alice.endpoint.inject(&payload(1, 64), alice.peer(), tag, None).unwrap();
+        assert_eq!(bob.next_completion().context, 1);
+        alice.assert_no_completion();
+    }
     // `FI_INJECT` concerns only the buffer.
     bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
     alice.post_send(2, 64, OpFlags::INJECT | OpFlags::COMPLETION);
@@ -117,7 +111,7 @@ fn inject_call_reports_no_success(net: &Net) {
 /// Shows fi_cq/errors-are-always-reported, fi_endpoint/failure-is-reported.
 #[over(all)]
 fn failure_is_always_reported(net: &Net) {
-    let (alice, _bob) = open_selective_pair(net);
+    let (alice, _bob) = net.open_equal_pair(Setup::selective());
     if alice.is_homespun() {
         let (_vacancy, absent) = net.insert_vacant_address(&alice);
         alice.endpoint.send(payload(1, 64), absent, 1).unwrap();
@@ -126,15 +120,4 @@ fn failure_is_always_reported(net: &Net) {
     alice.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
     alice.endpoint.cancel(2).unwrap();
     assert_eq!(alice.next_failure().errno(), Errno::ECANCELED);
-}
-
-/// Shows fi_cq/errors-are-always-reported.
-#[over(all)]
-fn truncation_is_always_reported(net: &Net) {
-    let (alice, bob) = open_selective_pair(net);
-    bob.endpoint.recv(marked_buffer(10), ANY, 1).unwrap();
-    alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
-    let failed = bob.next_failure();
-    assert_eq!((failed.completion.context, failed.overflow_bytes()), (1, 54));
-    alice.assert_no_completion();
 }

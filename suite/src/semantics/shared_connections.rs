@@ -27,7 +27,7 @@ pub(crate) fn connect_with_shared_context(
     (connecting, accepting)
 }
 
-#[over(connected, automatic)]
+#[over(connected, automatic, native)]
 fn connections_share_receives(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
@@ -59,7 +59,7 @@ fn connections_share_receives(net: &Net) {
     connecting::close_with_progress((first, second, first_served, second_served), &[&client, &server]);
 }
 
-#[over(connected, automatic)]
+#[over(connected, automatic, native)]
 fn closed_connection_leaves_shared_receives_posted(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();

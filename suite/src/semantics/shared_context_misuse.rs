@@ -15,7 +15,7 @@ fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {
     context.close().expect("nothing is bound to it");
 }
 
-/// Shows fi_endpoint/one-shared-context.
+/// Shows fi_endpoint/shared-context-is-bound, fi_endpoint/one-shared-context.
 #[over(one_process, automatic)]
 fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
     let sharers = Sharers::new(net, 1);
@@ -76,18 +76,4 @@ fn directed_receive_without_endpoints_is_refused(net: &Net) {
     let sharers = Sharers::new(net, 1);
     let refused = sharers.context.trecv(marked_buffer(8), FabricAddress(17), Tag(0), 1).unwrap_err();
     assert_eq!(refused.error, Misuse::UnknownAddress(17).into());
-}
-
-#[over(one_process, automatic)]
-fn directed_receive_without_the_capability_is_refused(net: &Net) {
-    let caps = net.info().rx.caps - Caps::DIRECTED_RECV;
-    let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
-    sharers.add_member();
-    let (_, peer) = sharers.open_peer();
-    let lacks = Misuse::NoCapability(Caps::DIRECTED_RECV);
-    let refused = sharers.context.recv(marked_buffer(8), peer, 1).unwrap_err();
-    assert_eq!((refused.error, refused.returned.len()), (lacks.clone().into(), 8));
-    let refused = sharers.context.trecv(marked_buffer(8), peer, Tag(1), 1).unwrap_err();
-    assert_eq!(refused.error, lacks.into());
-    sharers.context.recv(marked_buffer(8), ANY, 1).expect("an undirected one waits");
 }

@@ -38,29 +38,11 @@ fn sleeping_reader_wakes_for_a_post(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn sleeping_reader_wakes_for_a_cancel(net: &Net) {
-    let mut sharers = Sharers::new(net, 0);
-    sharers.add_member_with_cq(&CqAttr { wait: WaitObject::Unspec, ..CqAttr::default() }, BOTH);
-    for context in 0..10 {
-        sharers.context.recv(marked_buffer(8), ANY, context).unwrap();
-        thread::scope(|scope| {
-            let reader = scope.spawn(|| sleeping::sleep_until_operation_ends(&sharers.members[0].cq));
-            let_threads_fall_asleep();
-            sharers.context.cancel(context).unwrap();
-            assert_eq!(reader.join().unwrap().unwrap_err().completion.context, context);
-        });
-    }
-}
-
-#[over(one_process, automatic)]
-fn concurrent_posts_and_reads_receive_all_messages(net: &Net) {
+fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: &Net) {
+    // Each of two threads reads the queue of an endpoint.
     let sharers = Sharers::new(net, 2);
     let cqs: Vec<_> = sharers.members.iter().map(|member| member.cq.clone()).collect();
     post_and_read_concurrently(&sharers, &cqs);
-}
-
-#[over(one_process, automatic)]
-fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: &Net) {
     let mut sharers = Sharers::new(net, 0);
     let open = || sharers.domain.open_cq(&CqAttr::default()).unwrap();
     // Three threads drive the endpoints. All receives are reported to the last of these queues.
@@ -130,15 +112,8 @@ fn repeated_peeks_find_a_message_arriving_at_any_endpoint(net: &Net) {
     let deadline = Deadline::new();
     let mut misses = 0;
     loop {
-        sharers
-            .context
-            .recvmsg(RecvMsg {
-                tagged: Some(Tag(7).into()),
-                context: 2,
-                flags: OpFlags::PEEK,
-                ..RecvMsg::default()
-            })
-            .unwrap();
+        let (tagged, flags) = (Some(Tag(7).into()), OpFlags::PEEK);
+        sharers.context.recvmsg(RecvMsg { tagged, context: 2, flags, ..RecvMsg::default() }).unwrap();
         // A peek that finds no message ends at the first endpoint, not at the one that will receive the
         // message.
         match poll_completion(&sharers.members[1].cq) {

@@ -1,27 +1,18 @@
 //! Deferred work of endpoints that share a receive context: `fi_trigger(3)`.
 
 use super::prelude::*;
-use super::shared_contexts::{LENS_BYTES, Sharers};
+use super::shared_contexts::Sharers;
+use super::triggered::trigger_at;
 
-/// Opens a context for triggered receives, without endpoints.
-fn open_triggering_context(net: &Net) -> Sharers<'_> {
+/// Opens a context for triggered receives, with this many endpoints.
+fn open_triggering_context(net: &Net, members: usize) -> Sharers<'_> {
     let caps = net.info().rx.caps | Caps::TRIGGER;
     let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
     for caps in [&mut sharers.info.caps, &mut sharers.info.tx.caps, &mut sharers.info.rx.caps] {
         *caps |= Caps::TRIGGER;
     }
-    sharers
-}
-
-/// Opens a context for triggered receives, with this many endpoints.
-fn open_triggering_context_with_members(net: &Net, members: usize) -> Sharers<'_> {
-    let mut sharers = open_triggering_context(net);
     (0..members).for_each(|_| sharers.add_member());
     sharers
-}
-
-fn trigger_at(counter: &Counter, threshold: u64) -> Trigger {
-    Trigger { counter: counter.clone(), threshold }
 }
 
 fn make_receive(context: u64, len_bytes: usize, flags: OpFlags) -> RecvMsg {
@@ -39,21 +30,13 @@ fn make_receive_work(
     DeferredWork { context: 100, trigger, action, completion: Some(completion.clone()) }
 }
 
-/// Queues a receive of the context until a counter has reached a threshold.
-fn defer(sharers: &Sharers<'_>, (counter, at): (&Counter, u64), receive: RecvMsg, completion: &Counter) {
-    let work = make_receive_work(trigger_at(counter, at), &sharers.context, receive, completion);
-    sharers.domain.queue_work(work).unwrap();
-}
-
 /// Waits until a counter has this value and this error value. Drives all parties meanwhile.
 #[track_caller]
 fn await_counts(sharers: &Sharers<'_>, counter: &Counter, expected: (u64, u64)) {
-    let deadline = Deadline::new();
-    while (counter.read(), counter.read_error()) != expected {
+    drive_until_counts(counter, expected, || {
         sharers.members.iter().for_each(|member| member.cq.progress());
         sharers.net.progress();
-        deadline.yield_or_panic_with(|| format!("{expected:?}, where there is {counter:?}"));
-    }
+    });
 }
 
 #[track_caller]
@@ -64,113 +47,13 @@ fn assert_no_completion(sharers: &Sharers<'_>) {
     }
 }
 
-/// Sends a message to a member, without waiting for it.
-fn send(peer: &Party, identity: u64, len_bytes: usize, to: u64) {
-    peer.endpoint.send(payload(identity, len_bytes), FabricAddress(to), identity).unwrap();
-}
-
 fn open_counter(sharers: &Sharers<'_>) -> Counter {
-    sharers.domain.open_counter(&CounterAttr::default()).unwrap()
-}
-
-#[over(one_process, automatic)]
-fn receive_that_completes_at_post_triggers_deferred_work(net: &Net) {
-    let mut sharers = Sharers::new(net, 2);
-    let (received, done) = (open_counter(&sharers), open_counter(&sharers));
-    sharers.members[1].endpoint.bind_counter(&received, CounterEvents::RECV).unwrap();
-    let (peer, _) = sharers.open_peer();
-    sharers.deliver(&peer, 1, payload(1, 8), None);
-    sharers.drive_repeatedly();
-    let work = DeferredWork {
-        context: 1,
-        trigger: Trigger { counter: received.clone(), threshold: 1 },
-        action: DeferredAction::Add { counter: done.clone(), value: 3 },
-        completion: None,
-    };
-    sharers.domain.queue_work(work).unwrap();
-    assert!(done.is_in_use(), "nothing was received");
-    sharers.context.recv(marked_buffer(8), ANY, 1).unwrap();
-    // No party needs to make progress: the thread that posts the receive also runs the due work.
-    let deadline = Deadline::new();
-    while done.is_in_use() {
-        deadline.yield_or_panic("the work");
-    }
-    while done.read() != 3 {
-        deadline.yield_or_panic("the change of a counter");
-    }
-    sharers.members.clear();
-}
-
-#[over(one_process, automatic)]
-fn deferred_receives_of_a_context_are_counted_at_the_receiving_endpoint(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
-    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
-    let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
-    for (member, received) in sharers.members.iter().zip(&received) {
-        member.endpoint.bind_counter(received, CounterEvents::RECV).unwrap();
-    }
-    let (peer, _) = sharers.open_peer();
-    let (mut ended, mut reported) = (0, [0, 0]);
-    for (flags, is_posted_first) in [
-        (OpFlags::empty(), true),
-        (OpFlags::empty(), false),
-        (OpFlags::COMPLETION, true),
-        (OpFlags::COMPLETION, false),
-    ] {
-        for (to, len_bytes) in [(1, LENS_BYTES[0]), (0, LENS_BYTES[3])] {
-            ended += 1;
-            let receive = make_receive(ended, len_bytes, flags);
-            defer(&sharers, (&counter, ended), receive, &done);
-            if is_posted_first {
-                counter.add(1);
-                send(&peer, ended, len_bytes, to);
-            } else {
-                send(&peer, ended, len_bytes, to);
-                sharers.drive_repeatedly();
-                // The due receive must find a message that has arrived at an endpoint, even if another
-                // thread drives that endpoint.
-                counter.add(1);
-            }
-            await_counts(&sharers, &done, (ended, 0));
-            if !flags.is_empty() {
-                let completion = sharers.next_receive_completion(to as usize);
-                assert_eq!(completion.context, ended);
-                assert!(received_bytes(&completion.buffer) == payload(ended, len_bytes));
-                reported[to as usize] += 1;
-            }
-            assert_no_completion(&sharers);
-            assert_eq!(received.iter().map(Counter::read).collect::<Vec<_>>(), reported);
-        }
-    }
-}
-
-#[over(one_process, automatic)]
-fn deferred_receive_is_counted_while_its_queue_is_full(net: &Net) {
-    let mut sharers = open_triggering_context(net);
-    sharers.add_member();
-    sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
-    let done = open_counter(&sharers);
-    let (peer, _) = sharers.open_peer();
-    let capacity = sharers.members[1].cq.depth_entries() as u64;
-    // Post more ordinary receives than the queue has entries. Then queue a deferred receive.
-    for identity in 1..=capacity + 2 {
-        sharers.context.recv(marked_buffer(8), ANY, identity).unwrap();
-        send(&peer, identity, 8, 1);
-    }
-    sharers.drive_repeatedly();
-    send(&peer, 100, 8, 1);
-    sharers.drive_repeatedly();
-    let receive = make_receive(100, 8, OpFlags::COMPLETION);
-    defer(&sharers, (&done, 0), receive, &done);
-    await_counts(&sharers, &done, (1, 0));
-    for identity in (1..=capacity + 2).chain([100]) {
-        assert_eq!(sharers.next_receive_completion(1).context, identity);
-    }
+    super::prelude::open_counter(&sharers.domain, WaitObject::None)
 }
 
 #[over(one_process, automatic)]
 fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
+    let sharers = open_triggering_context(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let receive = |context| make_receive(context, 8, OpFlags::empty());
     sharers.context.trigger(&trigger_at(&counter, 1), receive(1)).unwrap();
@@ -197,26 +80,8 @@ fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn deferred_receive_refused_when_due_fails_at_the_oldest_endpoint(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
-    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
-    let (_peer, gone) = sharers.open_peer();
-    let receive = |context| RecvMsg { from: gone, ..make_receive(context, 8, OpFlags::empty()) };
-    defer(&sharers, (&counter, 1), receive(1), &done);
-    sharers.context.trigger(&trigger_at(&counter, 1), receive(2)).unwrap();
-    sharers.av.remove(&[gone]);
-    counter.add(1);
-    for context in [1, 2] {
-        let failed = sharers.next_ended(0).expect_err("its source is unknown");
-        assert_eq!(failed.completion.context, context);
-        assert_eq!(failed.error, OperationError::Deferred(Box::new(Misuse::UnknownAddress(gone.0))));
-    }
-    await_counts(&sharers, &done, (0, 1));
-}
-
-#[over(one_process, automatic)]
 fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
+    let sharers = open_triggering_context(net, 2);
     let counter = open_counter(&sharers);
     let (peer, _) = sharers.open_peer();
     sharers.deliver(&peer, 1, payload(1, 300), Some(7));
@@ -237,7 +102,7 @@ fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Net) {
 
 #[over(one_process, automatic)]
 fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
-    let sharers = open_triggering_context(net);
+    let sharers = open_triggering_context(net, 0);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let context = sharers.domain.shared_receive_context(sharers.context.attr()).unwrap();
     let receive = |number| make_receive(number, 8, OpFlags::empty());
@@ -255,7 +120,7 @@ fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
 
 #[over(one_process, automatic)]
 fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 1);
+    let sharers = open_triggering_context(net, 1);
     let plain = Sharers::new(net, 0);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let back = || Buffer::ReceivedVector(vec![marked_buffer(8)]);
@@ -286,7 +151,7 @@ fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
 
 #[over(one_process, automatic)]
 fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
+    let sharers = open_triggering_context(net, 2);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
     for (member, received) in sharers.members.iter().zip(&received) {
@@ -298,7 +163,8 @@ fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
     let (buffers, flags) = (vec![marked_buffer(300)], OpFlags::COMPLETION | OpFlags::CLAIM);
     let claim = RecvMsg { buffers, flags, ..look.clone() };
     for (threshold, receive) in [(1, peek(OpFlags::CLAIM)), (2, claim), (3, peek(OpFlags::empty()))] {
-        defer(&sharers, (&counter, threshold), receive, &done);
+        let work = make_receive_work(trigger_at(&counter, threshold), &sharers.context, receive, &done);
+        sharers.domain.queue_work(work).unwrap();
     }
     sharers.deliver(&peer, 1, payload(1, 300), Some(7));
     for step in 1..=2 {
@@ -318,26 +184,4 @@ fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
     assert_no_completion(&sharers);
     let counts: Vec<_> = received.iter().map(|counter| (counter.read(), counter.read_error())).collect();
     assert_eq!(counts, [(0, 0), (1, 0)]);
-}
-
-#[over(one_process, automatic)]
-fn deferred_multi_receive_of_a_context_completes_at_the_release_of_its_buffer(net: &Net) {
-    let sharers = open_triggering_context_with_members(net, 2);
-    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
-    sharers.context.set_min_multi_recv_bytes(30);
-    let (peer, _) = sharers.open_peer();
-    let receive = make_receive(5, 100, OpFlags::COMPLETION | OpFlags::MULTI_RECV);
-    defer(&sharers, (&counter, 1), receive, &done);
-    counter.add(1);
-    for (identity, to) in [(1, 0), (2, 1)] {
-        assert_eq!((done.read(), done.read_error()), (0, 0));
-        send(&peer, identity, 40, to);
-        let message = sharers.next_receive_completion(to as usize);
-        assert_eq!((message.context, received_bytes(&message.buffer)), (5, payload(identity, 40).to_vec()));
-    }
-    await_counts(&sharers, &done, (1, 0));
-    let (release, _) = sharers.next_ended(1).expect("the buffer was used up");
-    assert_eq!((release.context, release.flags), (5, CompletionFlags::MULTI_RECV));
-    assert_eq!(release.buffer, Buffer::Unused(marked_buffer(20)));
-    assert_no_completion(&sharers);
 }

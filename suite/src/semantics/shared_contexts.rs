@@ -104,21 +104,6 @@ impl<'a> Sharers<'a> {
         completion
     }
 
-    /// Waits until an operation of any member has ended. Returns the index of the member and the end.
-    #[track_caller]
-    pub(crate) fn next_ended_of_any(&self) -> (usize, Ended) {
-        let deadline = Deadline::new();
-        loop {
-            for (at, member) in self.members.iter().enumerate() {
-                if let Some(ended) = poll_completion(&member.cq) {
-                    return (at, ended);
-                }
-            }
-            self.net.progress();
-            deadline.yield_or_panic("a completion");
-        }
-    }
-
     pub(crate) fn progress_except(&self, at: usize) {
         let others = self.members.iter().enumerate().filter(|(other, _)| *other != at);
         others.for_each(|(_, member)| member.cq.progress());
@@ -180,28 +165,7 @@ fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
     });
 }
 
-/// Shows fi_msg/unspecified-source-matches-any.
-#[over(one_process, automatic)]
-fn directed_receive_takes_messages_of_its_source_at_any_endpoint(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (left, left_name) = sharers.open_peer();
-    let (right, right_name) = sharers.open_peer();
-    for (context, source) in [(1, left_name), (2, right_name), (3, left_name)] {
-        sharers.context.recv(marked_buffer(8), source, context).unwrap();
-    }
-    sharers.deliver(&left, 1, payload(10, 8), None);
-    sharers.deliver(&left, 0, payload(11, 8), None);
-    sharers.deliver(&right, 1, payload(12, 8), None);
-    let contexts = [
-        sharers.next_receive_completion(1),
-        sharers.next_receive_completion(1),
-        sharers.next_receive_completion(0),
-    ]
-    .map(|receipt| receipt.context);
-    assert_eq!(contexts, [1, 2, 3]);
-}
-
-/// Shows fi_endpoint/shared-context-is-bound, fi_endpoint/shared-receives, fi_endpoint/one-shared-direction.
+/// Shows fi_endpoint/shared-context-count, fi_endpoint/shared-receives, fi_endpoint/one-shared-direction.
 #[over(one_process, automatic)]
 fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
     let mut sharers = Sharers::open_empty(net, &RxAttr::default());
@@ -219,37 +183,6 @@ fn receives_posted_before_binding_serve_every_endpoint(net: &Net) {
         }
     }
     assert_eq!(contexts, (0..8).collect::<Vec<_>>(), "the earliest is taken");
-}
-
-#[over(one_process, automatic)]
-fn tagged_and_untagged_receives_take_messages_of_their_kind(net: &Net) {
-    // Whatever capabilities the context has.
-    let caps = Caps::MSG | Caps::RECV;
-    let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
-    (0..2).for_each(|_| sharers.add_member());
-    let (peer, _) = sharers.open_peer();
-    sharers.context.trecv(marked_buffer(8), ANY, Tag(5), 1).unwrap();
-    sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();
-    sharers.context.trecv(marked_buffer(8), ANY, Tag(4).ignoring(3), 3).unwrap();
-    sharers.deliver(&peer, 1, payload(10, 8), None);
-    sharers.deliver(&peer, 0, payload(11, 8), Some(6));
-    sharers.deliver(&peer, 1, payload(12, 8), Some(5));
-    let (first, second) = (sharers.next_receive_completion(1), sharers.next_receive_completion(1));
-    assert_eq!((first.context, second.context, second.tag), (2, 1, Tag(5)));
-    let third = sharers.next_receive_completion(0);
-    assert_eq!((third.context, third.tag), (3, Tag(6)));
-    assert!(received_bytes(&third.buffer) == payload(11, 8));
-}
-
-#[over(one_process, automatic)]
-fn long_message_is_truncated_at_its_endpoint(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.open_peer();
-    sharers.context.recv(marked_buffer(5), ANY, 1).unwrap();
-    peer.endpoint.send(payload(1, 12), FabricAddress(1), 2).unwrap();
-    let failed = sharers.next_ended(1).unwrap_err();
-    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 7 });
-    assert_eq!((failed.completion.context, failed.completion.len_bytes), (1, 5));
 }
 
 #[over(one_process, automatic)]
@@ -317,25 +250,6 @@ fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn multi_receive_buffer_takes_messages_of_all_endpoints(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.open_peer();
-    sharers.deliver(&peer, 1, payload(1, 64), None);
-    sharers.context.set_min_multi_recv_bytes(1);
-    sharers.context.recv_multi(marked_buffer(7 * 64), ANY, 5).unwrap();
-    let mut messages = vec![sharers.next_receive_completion(1)];
-    for (to, identity) in [(0, 2), (1, 3), (0, 4), (1, 5), (0, 6), (1, 7)] {
-        peer.endpoint.send(payload(identity, 64), FabricAddress(to), 1).unwrap();
-        messages.push(sharers.next_receive_completion(to as usize));
-    }
-    for (completion, identity) in messages.iter().zip(1..) {
-        assert_eq!(completion.context, 5);
-        assert!(received_bytes(&completion.buffer) == payload(identity, 64));
-        assert_eq!(completion.flags.contains(CompletionFlags::MULTI_RECV), identity == 7, "{identity}");
-    }
-}
-
-#[over(one_process, automatic)]
 fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let (peer, _) = sharers.open_peer();
@@ -385,55 +299,4 @@ fn peek_finds_messages_of_any_endpoint(net: &Net) {
     assert_eq!(sharers.next_ended(0).unwrap_err().error, OperationError::NoMessage);
     let refused = sharers.context.recvmsg(look(6, OpFlags::CLAIM)).unwrap_err();
     assert_eq!(refused.errno(), Errno::ENOENT);
-}
-
-#[over(one_process, automatic)]
-fn closed_endpoint_discards_its_messages_and_leaves_receives_posted(net: &Net) {
-    let mut sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.open_peer();
-    sharers.deliver(&peer, 1, payload(1, 8), Some(1));
-    sharers.deliver(&peer, 1, payload(2, 8), None);
-    let second = sharers.members.remove(1);
-    close_with_progress(&sharers, second);
-    sharers.context.trecv(marked_buffer(8), ANY, Tag(1), 1).unwrap();
-    sharers.context.recv(marked_buffer(8), ANY, 2).unwrap();
-    sharers.drive_repeatedly();
-    assert!(poll_completion(&sharers.members[0].cq).is_none(), "the endpoint has taken its messages along");
-    sharers.deliver(&peer, 0, payload(3, 8), None);
-    let completion = sharers.next_receive_completion(0);
-    assert!(completion.context == 2 && received_bytes(&completion.buffer) == payload(3, 8));
-    sharers.context.cancel(1).unwrap();
-    assert_eq!(sharers.next_ended(0).unwrap_err().completion.context, 1);
-}
-
-#[over(one_process, automatic)]
-fn selective_endpoint_reports_only_requested_receives(net: &Net) {
-    let mut sharers = Sharers::new(net, 1);
-    sharers.add_member_with_cq(&CqAttr::default(), BOTH | BindFlags::SELECTIVE_COMPLETION);
-    let (peer, _) = sharers.open_peer();
-    let asked = |context| RecvMsg {
-        buffers: vec![marked_buffer(8)],
-        context,
-        flags: OpFlags::COMPLETION,
-        ..RecvMsg::default()
-    };
-    let unasked = |context| RecvMsg { flags: OpFlags::empty(), ..asked(context) };
-    for context in 0..2 {
-        sharers.context.recvmsg(unasked(context)).unwrap();
-    }
-    for context in 2..4 {
-        sharers.context.recvmsg(asked(context)).unwrap();
-    }
-    // At each endpoint, one message matches a receive with the flag for completions, and one a receive
-    // without it.
-    for to in [1, 0, 1, 0] {
-        sharers.deliver(&peer, to, payload(1, 8), None);
-    }
-    assert_eq!(sharers.next_receive_completion(1).context, 2);
-    assert_eq!(
-        (sharers.next_receive_completion(0).context, sharers.next_receive_completion(0).context),
-        (1, 3)
-    );
-    sharers.drive_repeatedly();
-    assert!(poll_completion(&sharers.members[1].cq).is_none());
 }

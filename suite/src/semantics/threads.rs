@@ -2,23 +2,12 @@
 
 use super::prelude::*;
 
-/// Opens two parties that only their own threads drive.
-fn open_undriven_pair(net: &Net) -> (Party, Party) {
-    let setup = || Setup::asleep();
-    net.open_pair_with(setup(), setup())
-}
-
-/// Has the net drive both parties again: closing one may need progress of the other.
-fn start_driving_both(net: &Net, parties: [&Party; 2]) {
-    parties.into_iter().for_each(|party| net.start_driving(party));
-}
-
 #[over(all)]
 fn two_threads_flood_each_other(net: &Net) {
     let count = 400;
     let window = 16;
     let len_bytes = |n: u64| (n as usize * 37) % 300 * if n.is_multiple_of(16) { 300 } else { 1 };
-    let (alice, bob) = open_undriven_pair(net);
+    let (alice, bob) = net.open_equal_pair(Setup::asleep());
     let flood = |party: Party| {
         let (mut posted, mut sent, mut taken) = (0, 0, 0);
         let mut sends_ended = 0;
@@ -56,49 +45,5 @@ fn two_threads_flood_each_other(net: &Net) {
         // Each party runs until it has received everything, and stays open until both have.
         let [alice, bob] = threads.map(|thread| thread.join().expect("the flood was checked"));
         start_driving_both(net, [&alice, &bob]);
-    });
-}
-
-/// Each endpoint's transmit queue is the other endpoint's receive queue. Two threads drive the queues. A
-/// thread must not hold one queue while it waits for the other.
-#[over(one_process)]
-fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
-    let domain = net.open_other_domain();
-    let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();
-    let (one, other) = (open_cq(), open_cq());
-    let open = |transmit: &CompletionQueue, receive: &CompletionQueue| {
-        let endpoint = domain.endpoint(net.info()).unwrap();
-        let av = domain.open_av(&AvAttr::default()).unwrap();
-        endpoint.bind_cq(transmit, BindFlags::TRANSMIT).unwrap();
-        endpoint.bind_cq(receive, BindFlags::RECV).unwrap();
-        endpoint.bind_av(&av).unwrap();
-        endpoint.enable().unwrap();
-        (endpoint, av)
-    };
-    let (alice, alice_av) = open(&one, &other);
-    let (bob, bob_av) = open(&other, &one);
-    let to_bob = alice_av.insert(&[bob.name().unwrap()]).remove(0).unwrap();
-    let to_alice = bob_av.insert(&[alice.name().unwrap()]).remove(0).unwrap();
-    let messages = 300;
-    let (deadline, ended) = (Deadline::new(), AtomicUsize::new(0));
-    let play = |endpoint: &Endpoint, to: FabricAddress, cq: &CompletionQueue| {
-        let mut posted = 0;
-        while posted < messages || ended.load(Ordering::Relaxed) < 4 * messages {
-            if posted < messages {
-                endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-                let buffers = vec![payload(posted as u64, 8)];
-                let flags = OpFlags::DELIVERY_COMPLETE;
-                endpoint.sendmsg(SendMsg { buffers, to, context: 2, flags, ..SendMsg::default() }).unwrap();
-                posted += 1;
-            }
-            if cq.read().unwrap().is_some() {
-                ended.fetch_add(1, Ordering::Relaxed);
-            }
-            deadline.yield_or_panic("operations that report to crossed queues");
-        }
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| play(&alice, to_bob, &one));
-        play(&bob, to_alice, &other);
     });
 }

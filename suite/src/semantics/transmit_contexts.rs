@@ -22,9 +22,15 @@ fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
         assert_eq!(sender.info().ep.tx_ctx_cnt, SHARED_CONTEXT);
         sender.bind_shared_transmit_context(&context).unwrap();
         sender.enable().unwrap();
+        expect_error(sender.bind_shared_transmit_context(&context), Errno::EBUSY);
         let to = av.insert_one(receiver.name().unwrap()).unwrap();
         (base, sender, cq, to)
     });
+    // Any endpoint takes a context, even after it is enabled.
+    let (late, _cq, _av) = open_disabled_endpoint(&domain, net.info());
+    late.enable().unwrap();
+    late.bind_shared_transmit_context(&context).unwrap();
+    drop((late, context));
     for number in 0..2 * MESSAGES {
         receiver.recv(marked_buffer(100), ANY, number).unwrap();
     }
@@ -73,37 +79,4 @@ fn invalid_uses_of_transmit_contexts_are_refused(net: &Net) {
     assert!(unspecified.attr().caps.contains(info.tx.caps), "whatever is left open is all that there is");
     let beyond = TxAttr { comp_order: Order::from_bits_retain(1 << 40), ..TxAttr::default() };
     expect_error(domain.shared_transmit_context(&beyond).map(drop), Errno::ENODATA);
-}
-
-/// Shows fi_endpoint/shared-context-is-bound.
-#[over(one_process)]
-fn any_endpoint_takes_a_transmit_context_at_any_time(net: &Net) {
-    let domain = net.open_other_domain();
-    let context = domain.shared_transmit_context(&net.info().tx).unwrap();
-    let (receiver, receive_cq, _av) = open_disabled_endpoint(&domain, net.info());
-    receiver.enable().unwrap();
-    let (sender, cq, av) = open_disabled_endpoint(&domain, net.info());
-    let to = av.insert_one(receiver.name().unwrap()).unwrap();
-    for is_early in [true, false] {
-        let (endpoint, ..) = open_disabled_endpoint(&domain, net.info());
-        if is_early {
-            endpoint.bind_shared_transmit_context(&context).unwrap();
-        }
-        endpoint.enable().unwrap();
-        assert_eq!(endpoint.bind_shared_transmit_context(&context).is_ok(), !is_early, "the first one");
-    }
-    sender.enable().unwrap();
-    sender.bind_shared_transmit_context(&context).unwrap();
-    // The endpoint keeps the context.
-    drop(context);
-    receiver.recv(marked_buffer(100), ANY, 1).unwrap();
-    sender.send(payload(2, 100), to, 2).unwrap();
-    let (mut is_sent, mut arrived, deadline) = (false, None, Deadline::new());
-    while !is_sent || arrived.is_none() {
-        is_sent |= cq.read().unwrap().is_some();
-        arrived = arrived.or(receive_cq.read().unwrap());
-        deadline.yield_or_panic("a message of an endpoint that was bound late");
-    }
-    let arrived = arrived.map(|completion| received_bytes(&completion.buffer));
-    assert_eq!(arrived, Some(payload(2, 100).to_vec()));
 }

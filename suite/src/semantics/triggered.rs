@@ -67,11 +67,7 @@ pub(crate) fn defer_add(party: &Party, (counter, threshold): (&Counter, u64), ch
 /// Drives all parties until a counter has this value and error value.
 #[track_caller]
 pub(crate) fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64)) {
-    let deadline = Deadline::new();
-    while (counter.read(), counter.read_error()) != expected {
-        party.progress_all();
-        deadline.yield_or_panic_with(|| format!("{expected:?}, where there is {counter:?}"));
-    }
+    drive_until_counts(counter, expected, || party.progress_all());
 }
 
 /// Drives all parties until no work depends on a counter.
@@ -85,7 +81,7 @@ pub(crate) fn await_counter_unused(party: &Party, counter: &Counter) {
 }
 
 /// Shows fi_trigger/work-waits-for-threshold, fi_trigger/work-counts-completion,
-/// fi_trigger/counter-work-counts-nothing, fi_trigger/work-is-not-read-early.
+/// fi_trigger/counter-work-counts-nothing.
 #[over(one_process, automatic)]
 fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
@@ -99,73 +95,45 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     };
     let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
     let tagged = Some(Tag(7).into());
+    let room = || vec![marked_buffer(8)];
+    let receive = RecvMsg { buffers: room(), context: 1, flags, ..RecvMsg::default() };
+    let tagged_receive = RecvMsg { buffers: room(), tagged, context: 2, ..receive };
+    let (to, tag, memory) = (alice.peer(), Some(Tag(7)), target(0, AtomicOp::Read).memory);
+    let send = SendMsg { buffers: vec![payload(4, 8)], to, tag, data: Some(9), context: 4, flags };
+    let delivery = flags | OpFlags::DELIVERY_COMPLETE;
+    let write =
+        WriteMsg { buffers: vec![payload(5, 8)], to, memory, data: None, context: 5, flags: delivery };
+    let fenced = flags | OpFlags::FENCE;
+    let read = ReadMsg { buffers: room(), from: to, memory, context: 6, flags: fenced };
+    let base = AtomicMsg { operands: words(40), target: target(8, AtomicOp::Write), context: 7, flags };
+    let (operands, sum) = (words(2), target(8, AtomicOp::Sum));
+    let fetch = FetchAtomicMsg { operands, results: room(), target: sum, context: 8, flags: fenced };
+    let compare = CompareAtomicMsg {
+        operands: words(1),
+        compares: words(42),
+        results: room(),
+        target: target(8, AtomicOp::Cswap),
+        context: 9,
+        flags: fenced,
+    };
     let operations = [
-        Operation::Receive(RecvMsg {
-            buffers: vec![marked_buffer(8)],
-            context: 1,
-            flags,
-            ..RecvMsg::default()
-        }),
-        Operation::Receive(RecvMsg {
-            buffers: vec![marked_buffer(8)],
-            tagged,
-            context: 2,
-            flags,
-            ..RecvMsg::default()
-        }),
+        Operation::Receive(receive),
+        Operation::Receive(tagged_receive),
         send_operation(&alice, 3, flags),
-        Operation::Send(SendMsg {
-            buffers: vec![payload(4, 8)],
-            to: alice.peer(),
-            tag: Some(Tag(7)),
-            data: Some(9),
-            context: 4,
-            flags,
-        }),
-        Operation::Write(WriteMsg {
-            buffers: vec![payload(5, 8)],
-            to: alice.peer(),
-            memory: RemoteMemory { address: region.address_at(0), key: region.key() },
-            data: None,
-            context: 5,
-            flags: flags | OpFlags::DELIVERY_COMPLETE,
-        }),
-        Operation::Read(ReadMsg {
-            buffers: vec![marked_buffer(8)],
-            from: alice.peer(),
-            memory: RemoteMemory { address: region.address_at(0), key: region.key() },
-            context: 6,
-            flags: flags | OpFlags::FENCE,
-        }),
-        Operation::Atomic(AtomicMsg {
-            operands: words(40),
-            target: target(8, AtomicOp::Write),
-            context: 7,
-            flags,
-        }),
-        Operation::FetchAtomic(FetchAtomicMsg {
-            operands: words(2),
-            results: vec![marked_buffer(8)],
-            target: target(8, AtomicOp::Sum),
-            context: 8,
-            flags: flags | OpFlags::FENCE,
-        }),
-        Operation::CompareAtomic(CompareAtomicMsg {
-            operands: words(1),
-            compares: words(42),
-            results: vec![marked_buffer(8)],
-            target: target(8, AtomicOp::Cswap),
-            context: 9,
-            flags: flags | OpFlags::FENCE,
-        }),
+        Operation::Send(send),
+        Operation::Write(write),
+        Operation::Read(read),
+        Operation::Atomic(base),
+        Operation::FetchAtomic(fetch),
+        Operation::CompareAtomic(compare),
     ];
     let (trigger, done, added, set) =
         (open_counter(&alice), open_counter(&alice), open_counter(&alice), open_counter(&alice));
     let count = operations.len() as u64;
     for operation in operations {
-        queue_work(&alice, make_post_work(trigger_at(&trigger, 3), &alice, operation, &done));
+        defer(&alice, (&trigger, 3), operation, &done);
     }
-    queue_work(&alice, make_add_work(trigger_at(&trigger, 3), &added, 5));
+    defer_add(&alice, (&trigger, 3), &added, 5);
     let action = DeferredAction::Set { counter: set.clone(), value: 6 };
     queue_work(
         &alice,
@@ -173,21 +141,11 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     );
     // The deferred receives are not posted before the threshold. So messages that arrive earlier wait.
     for (tag, context) in [(None, 1), (Some(7), 2)] {
-        let send = SendMsg {
-            buffers: vec![payload(context, 8)],
-            to: bob.peer(),
-            tag: tag.map(Tag),
-            ..SendMsg::default()
-        };
-        bob.send_and_wait_for_delivery(send);
-        bob.endpoint
-            .recvmsg(RecvMsg {
-                buffers: vec![marked_buffer(8)],
-                tagged: tag.map(|tag| Tag(tag).into()),
-                context: 10 + context,
-                ..RecvMsg::default()
-            })
-            .unwrap();
+        let (buffers, tag) = (vec![payload(context, 8)], tag.map(Tag));
+        bob.send_and_wait_for_delivery(SendMsg { buffers, to: bob.peer(), tag, ..SendMsg::default() });
+        let (buffers, tagged) = (room(), tag.map(TagMatch::from));
+        let receive = RecvMsg { buffers, tagged, context: 10 + context, ..RecvMsg::default() };
+        bob.endpoint.recvmsg(receive).unwrap();
     }
     trigger.add(2);
     alice.assert_no_completion();
@@ -195,7 +153,7 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     assert_eq!((done.read(), added.read(), set.read()), (0, 0, 0));
     trigger.add(1);
     await_counts(&alice, &done, (count, 0));
-    assert_eq!((added.read(), set.read()), (5, 6));
+    assert_eq!((added.read(), set.read(), trigger.read()), (5, 6, 3));
     let mut ended: Vec<_> = (0..count).map(|_| alice.next_completion()).collect();
     ended.sort_by_key(|completion| completion.context);
     assert_eq!(
@@ -221,15 +179,7 @@ fn work_is_reported_only_on_request(net: &Net) {
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        queue_work(
-            &alice,
-            make_post_work(
-                trigger_at(&trigger, context),
-                &alice,
-                send_operation(&alice, context, flags),
-                &done,
-            ),
-        );
+        defer(&alice, (&trigger, context), send_operation(&alice, context, flags), &done);
         trigger.add(1);
         await_counts(&alice, &done, (context, 0));
         assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8));
@@ -242,7 +192,7 @@ fn work_is_reported_only_on_request(net: &Net) {
     // Whether a receive is reported depends on the same flags.
     for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
         let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
-        queue_work(&bob, make_post_work(trigger_at(&trigger, 0), &bob, Operation::Receive(receive), &done));
+        defer(&bob, (&trigger, 0), Operation::Receive(receive), &done);
         alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
         assert_eq!(alice.next_completion().context, context);
         await_counts(&bob, &done, (context, 0));
@@ -252,19 +202,6 @@ fn work_is_reported_only_on_request(net: &Net) {
         bob.assert_no_completion();
         bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
     }
-    // The completion counter of this work also counts sends of the endpoint. The counter must count this
-    // send once.
-    let own = alice.local_counter(SEND).clone();
-    let before = own.read();
-    bob.endpoint.recv(marked_buffer(8), ANY, 5).unwrap();
-    queue_work(
-        &alice,
-        make_post_work(trigger_at(&trigger, 0), &alice, send_operation(&alice, 5, OpFlags::empty()), &own),
-    );
-    await_counts(&alice, &own, (before + 1, 0));
-    assert_eq!(bob.next_completion().context, 5);
-    alice.assert_no_completion();
-    assert_eq!(own.read(), before + 1);
 }
 
 /// Shows fi_trigger/triggered-in-submission-order.
@@ -276,15 +213,7 @@ fn works_run_in_threshold_order(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
     }
     for (context, threshold) in [(4, 9), (0, 2), (2, 5), (3, 5), (1, 4), (5, 10)] {
-        queue_work(
-            &alice,
-            make_post_work(
-                trigger_at(&trigger, threshold),
-                &alice,
-                send_operation(&alice, context, OpFlags::empty()),
-                &done,
-            ),
-        );
+        defer(&alice, (&trigger, threshold), send_operation(&alice, context, OpFlags::empty()), &done);
     }
     trigger.set(9);
     for context in 0..5 {
@@ -300,17 +229,17 @@ fn works_run_in_threshold_order(net: &Net) {
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(5, 8));
 }
 
-/// Shows fi_trigger/triggered-at-once, fi_trigger/work-at-once.
+/// Shows fi_trigger/work-at-once.
 #[over(one_process)]
 fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
     let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
     trigger.add(3);
     for threshold in 0..4 {
-        queue_work(&alice, make_add_work(trigger_at(&trigger, threshold), &changed, 1));
+        defer_add(&alice, (&trigger, threshold), &changed, 1);
         await_counts(&alice, &changed, (threshold + 1, 0));
     }
-    queue_work(&alice, make_add_work(trigger_at(&trigger, 4), &changed, 1));
+    defer_add(&alice, (&trigger, 4), &changed, 1);
     assert_eq!(changed.read(), 4);
     trigger.set(0);
     trigger.set(5);
@@ -400,27 +329,6 @@ fn endpoint_and_region_events_trigger_work(net: &Net) {
         await_counts(&alice, &changed, (11, 0));
         await_counts(&bob, &done, (1, 0));
     }
-}
-
-#[over(one_process, automatic)]
-fn work_waits_while_its_endpoint_has_no_room(net: &Net) {
-    const WORKS: u64 = 20;
-    let (alice, bob) =
-        net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
-    let (trigger, done, after) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
-    for context in 0..WORKS {
-        let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
-        defer(&alice, (&trigger, 1), operation, &done);
-    }
-    defer_add(&alice, (&trigger, 1), &after, 1);
-    trigger.add(1);
-    alice.assert_no_completion();
-    assert_eq!((done.read(), after.read()), (0, 0), "what comes later waits behind what has no room");
-    for context in 0..WORKS {
-        bob.receive_message(context, 8, &payload(context, 8));
-    }
-    await_counts(&alice, &done, (WORKS, 0));
-    await_counts(&alice, &after, (1, 0));
 }
 
 /// Shows fi_trigger/errors-count-for-work.
@@ -524,16 +432,10 @@ fn blocked_readers_wake_for_triggered_work(net: &Net) {
         // completion makes another work due.
         let room = [SegmentMut { address: filled.as_mut_ptr(), len_bytes: 8 }];
         let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
-        let action = DeferredAction::Post {
-            endpoint: bob.endpoint.expect_local().clone(),
-            operation: Operation::Receive(receive),
-        };
-        let work = DeferredWork {
-            context: 0,
-            trigger: trigger_at(&trigger, 1),
-            action,
-            completion: Some(done.clone()),
-        };
+        let (endpoint, operation) = (bob.endpoint.expect_local().clone(), Operation::Receive(receive));
+        let action = DeferredAction::Post { endpoint, operation };
+        let (trigger_at_one, completion) = (trigger_at(&trigger, 1), Some(done.clone()));
+        let work = DeferredWork { context: 0, trigger: trigger_at_one, action, completion };
         // SAFETY: the test waits until the receive has ended. Until then nothing else uses the memory.
         unsafe { bob.local_domain().queue_raw_work(work) }.unwrap();
         defer(&bob, (&done, 1), send_operation(&bob, 2, OpFlags::COMPLETION), &done);
@@ -561,37 +463,6 @@ fn blocked_readers_wake_for_triggered_work(net: &Net) {
         });
         assert_eq!(filled, payload(1, 8)[..]);
         assert_eq!(bob.next_completion().context, 2);
-        [&alice, &bob].into_iter().for_each(|party| net.start_driving(party));
-    }
-}
-
-#[over(one_process, automatic)]
-fn concurrent_counting_and_queueing_runs_each_work_once(net: &Net) {
-    const ROUNDS: u64 = 300;
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
-    bob.post_receives(0..ROUNDS, 8);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| (0..ROUNDS).for_each(|_| trigger.add(1)));
-        }
-        scope.spawn(|| {
-            for round in 0..ROUNDS {
-                defer_add(&alice, (&trigger, round * 2), &changed, 1);
-            }
-        });
-        for round in 0..ROUNDS {
-            let operation = send_operation(&alice, round, OpFlags::empty());
-            defer(&alice, (&trigger, round), operation, &done);
-        }
-    });
-    await_counts(&alice, &done, (ROUNDS, 0));
-    await_counts(&alice, &changed, (ROUNDS, 0));
-    for _ in 0..ROUNDS {
-        assert_eq!(bob.next_completion().len_bytes, 8);
-    }
-    bob.assert_no_completion();
-    for counter in [trigger, done, changed] {
-        await_counter_unused(&alice, &counter);
+        start_driving_both(net, [&alice, &bob]);
     }
 }

@@ -10,7 +10,7 @@ fn open_triggering_side(net: &Net) -> Side {
 }
 
 fn open_counter(side: &Side) -> Counter {
-    side.domain.open_counter(&CounterAttr::default()).unwrap()
+    super::prelude::open_counter(&side.domain, WaitObject::None)
 }
 
 fn send_operation(context: u64) -> Operation {
@@ -55,16 +55,7 @@ fn progress_for_a_while(sides: &[&Side]) {
 /// Drives all sides until a counter has this value and error value.
 #[track_caller]
 fn await_counts(sides: &[&Side], counter: &Counter, expected: (u64, u64)) {
-    let deadline = Deadline::new();
-    while (counter.read(), counter.read_error()) != expected {
-        sides.iter().for_each(|side| side.progress());
-        deadline.yield_or_panic_with(|| format!("{expected:?}, where there is {counter:?}"));
-    }
-}
-
-#[track_caller]
-fn expect_completion(sides: &[&Side], context: u64) {
-    assert_eq!(next_completion_of_first_side(sides).context, context);
+    drive_until_counts(counter, expected, || sides.iter().for_each(|side| side.progress()));
 }
 
 /// Expects the completion of a receive that has matched this message.
@@ -88,7 +79,7 @@ fn expect_no_completion(side: &Side) {
     assert!(matches!(side.cq.read(), Ok(None)), "there is nothing to report");
 }
 
-#[over(connected, automatic)]
+#[over(connected, automatic, native)]
 fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
@@ -110,7 +101,7 @@ fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
     assert_eq!((client_done.read(), server_done.read(), written()), (0, 0, vec![0; 8]));
     // The waiting receive does not match this message.
     one.send(payload(4, 8), NOWHERE, 4).unwrap();
-    expect_completion(&[&client, &server], 4);
+    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 4);
     progress_for_a_while(&[&client, &server]);
     other.recv(marked_buffer(8), NOWHERE, 5).unwrap();
     expect_message(&[&server, &client], 5, 4);
@@ -127,26 +118,7 @@ fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
     await_counts(&[&server, &client], &server_done, (1, 0));
 }
 
-#[over(connected, automatic)]
-fn received_messages_trigger_an_answer(net: &Net) {
-    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
-    let (one, other) = connect_pair(&client, &server);
-    let (received, answered) = (open_counter(&server), open_counter(&server));
-    other.bind_counter(&received, CounterEvents::RECV).unwrap();
-    queue_work(&server, &other, send_operation(1), (&received, 2), &answered);
-    one.recv(marked_buffer(8), NOWHERE, 2).unwrap();
-    for context in [3, 4] {
-        progress_for_a_while(&[&client, &server]);
-        assert_eq!(answered.read(), 0);
-        other.recv(marked_buffer(8), NOWHERE, context).unwrap();
-        one.inject(&payload(context, 8), NOWHERE, None, None).unwrap();
-        expect_message(&[&server, &client], context, context);
-    }
-    expect_message(&[&client, &server], 2, 1);
-    await_counts(&[&server, &client], &answered, (1, 0));
-}
-
-#[over(connected, automatic)]
+#[over(connected, automatic, native)]
 fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let listener = server.open_listener(LISTENER);
@@ -166,12 +138,12 @@ fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
     }
     trigger.add(1);
     await_counts(&[&client, &server], &done, (1, 1));
-    expect_completion(&[&client, &server], 2);
+    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2);
     accepting.recv(marked_buffer(8), NOWHERE, 3).unwrap();
     expect_message(&[&server, &client], 3, 2);
 }
 
-#[over(connected, automatic)]
+#[over(connected, automatic, native)]
 fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
     let (client, server) = (open_triggering_side(net), open_triggering_side(net));
     let (one, other) = connect_pair(&client, &server);
@@ -197,64 +169,4 @@ fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
             await_counts(&[side, peer], done, (0, context));
         }
     }
-}
-
-#[over(connected, automatic)]
-fn receive_due_after_a_shutdown_takes_an_earlier_message(net: &Net) {
-    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
-    let (one, other) = connect_pair(&client, &server);
-    let (trigger, done) = (open_counter(&server), open_counter(&server));
-    queue_work(&server, &other, receive_operation(1), (&trigger, 1), &done);
-    queue_work(&server, &other, receive_operation(2), (&trigger, 2), &done);
-    one.send(payload(3, 8), NOWHERE, 3).unwrap();
-    expect_completion(&[&client, &server], 3);
-    one.shutdown().unwrap();
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
-    trigger.add(1);
-    expect_message(&[&server, &client], 1, 3);
-    trigger.add(1);
-    expect_not_connected(&[&server, &client], 2);
-    await_counts(&[&server, &client], &done, (1, 1));
-}
-
-#[over(connected, automatic)]
-fn work_under_way_fails_when_the_connection_ends(net: &Net) {
-    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
-    let (one, other) = connect_pair(&client, &server);
-    let ends = [(&client, &server, &one), (&server, &client, &other)];
-    let counters = ends.map(|(side, ..)| open_counter(side));
-    for ((side, _, endpoint), counter) in ends.into_iter().zip(&counters) {
-        queue_work(side, endpoint, receive_operation(1), (counter, 0), counter);
-    }
-    one.shutdown().unwrap();
-    let errors = [OperationError::Cancelled, OperationError::Link(LinkError::Closed)];
-    for (((side, peer, _), counter), error) in ends.into_iter().zip(&counters).zip(errors) {
-        let failed = next_operation_end_of_first_side(&[side, peer]).expect_err("its connection has ended");
-        assert_eq!((failed.completion.context, failed.error), (1, error));
-        await_counts(&[side, peer], counter, (0, 1));
-    }
-}
-
-#[over(connected, automatic)]
-fn closing_a_connected_endpoint_discards_only_its_own_work(net: &Net) {
-    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
-    let (one, other) = connect_pair(&client, &server);
-    let counters = [&client, &server].map(|side| (open_counter(side), open_counter(side)));
-    let [(client_trigger, client_done), (server_trigger, server_done)] = &counters;
-    for context in [1, 2] {
-        queue_work(&client, &one, send_operation(context), (client_trigger, 1), client_done);
-        queue_work(&server, &other, send_operation(context), (server_trigger, 1), server_done);
-    }
-    close_with_progress(one, &[&client, &server]);
-    assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
-    assert!(!client_trigger.is_in_use() && !client_done.is_in_use());
-    assert!(server_trigger.is_in_use() && server_done.is_in_use());
-    client_trigger.add(1);
-    server_trigger.add(1);
-    await_counts(&[&server, &client], server_done, (0, 2));
-    for context in [1, 2] {
-        expect_not_connected(&[&server, &client], context);
-    }
-    assert_eq!((client_done.read(), client_done.read_error()), (0, 0));
-    expect_no_completion(&client);
 }

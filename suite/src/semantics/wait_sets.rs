@@ -14,14 +14,8 @@ const LEN_BYTES: usize = 100_000;
 /// and counters are members of the set.
 fn open_set_member(net: &Net, set: &WaitSet) -> Party {
     let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
-    net.open_party_with(Setup {
-        asleep: true,
-        separate_queues: true,
-        counts: true,
-        wait,
-        wait_set,
-        ..Setup::default()
-    })
+    let setup = Setup { separate_queues: true, counts: true, wait, wait_set, ..Setup::asleep() };
+    net.open_party_with(setup)
 }
 
 /// Reads both queues. Returns the number of messages that have arrived.
@@ -37,13 +31,26 @@ fn read_and_count_messages(party: &Party) -> u64 {
     count
 }
 
+/// Shows fi_cq/wait-set-field, fi_poll/close-wait-set-ebusy.
+#[over(one_process)]
+fn wait_set_is_in_use_by_queues_that_wait_by_it(net: &Net) {
+    let set = net.fabric.open_wait_set(WaitObject::Unspec).expect("a wait set");
+    let domain = net.open_other_domain();
+    let open = |wait| domain.open_cq(&CqAttr { wait, wait_set: Some(set.clone()), ..CqAttr::default() });
+    let _other = open(WaitObject::Fd).unwrap();
+    let member = open(WaitObject::Set).unwrap();
+    assert_eq!(set.clone().close().unwrap_err().error.errno(), Errno::EBUSY);
+    drop(member);
+    set.close().expect("it has no member");
+}
+
 /// Shows fi_cq/wait-set, fi_cq/wait-set-is-signaled, fi_cntr/counter-in-wait-set, fi_poll/wait-set-objects.
 #[over(one_process, automatic)]
 fn wait_set_wakes_for_events_of_any_member(net: &Net) {
     const MESSAGES: u64 = 30;
     for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
-        let alice = net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+        let alice = net.open_party_with(Setup { wait: WaitObject::Unspec, ..Setup::asleep() });
         let bob = open_set_member(net, &set);
         let (to_bob, to_alice) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
         let is_over = AtomicBool::new(false);
@@ -80,46 +87,8 @@ fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                 }
             }
         });
-        net.start_driving(&alice);
-        net.start_driving(&bob);
+        start_driving_both(net, [&alice, &bob]);
     }
-}
-
-/// An application that polls the descriptors of two sets first arms both sets, as it would arm two queues.
-#[over(one_process)]
-fn two_wait_set_descriptors_are_polled_at_once(net: &Net) {
-    let sets = [(); 2].map(|()| net.fabric.open_wait_set(WaitObject::Fd).expect("a wait set"));
-    let [alice, bob] = sets.each_ref().map(|set| open_set_member(net, set));
-    let (to_bob, _) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
-    let both: [&dyn Waitable; 2] = [&sets[0], &sets[1]];
-    let deadline = Deadline::new();
-    if net.can_sleep() {
-        while net.fabric.try_wait(&both) != Ok(true) {
-            deadline.yield_or_panic("two idle sets");
-        }
-        // `try_wait` of any member has the result of the whole set.
-        alice.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-        alice.endpoint.cancel(1).unwrap();
-        assert_eq!(alice.local_counter(SEND).try_wait(), Ok(false), "there is an entry in a queue");
-        assert!(bob.local_cq().try_wait().unwrap());
-        alice.local_receive_cq().read_error().unwrap().expect("a receive that was cancelled");
-    } else {
-        assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
-    }
-    bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, 0).unwrap();
-    alice.endpoint.send(payload(0, LEN_BYTES), to_bob, 0).unwrap();
-    let (mut has_arrived, mut is_sent) = (false, false);
-    while !has_arrived || !is_sent {
-        for set in &sets {
-            // A wait drives only the members of its own set.
-            let _ = set.wait(Some(Duration::from_millis(1)));
-        }
-        has_arrived |= read_and_count_messages(&bob) == 1;
-        is_sent |= alice.poll_completion().is_some();
-        deadline.yield_or_panic("a message from set to set");
-    }
-    net.start_driving(&alice);
-    net.start_driving(&bob);
 }
 
 /// The kernel limits how deep epoll descriptors nest. Here the transport, the queue, the set and the
@@ -131,7 +100,7 @@ fn wait_set_wakes_an_epoll_set(net: &Net) {
     let outer = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a descriptor");
     let inner = set.wait_fd().expect("the set has a descriptor");
     epoll::add(&outer, inner, epoll::EventData::new_u64(0), epoll::EventFlags::IN).expect("a shallow set");
-    let alice = net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
+    let alice = net.open_party_with(Setup { wait: WaitObject::Unspec, ..Setup::asleep() });
     let bob = open_set_member(net, &set);
     let (to_bob, _) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
     bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, 0).unwrap();
@@ -151,12 +120,11 @@ fn wait_set_wakes_an_epoll_set(net: &Net) {
         });
         sleeping::sleep_until_operation_ends(alice.local_cq()).expect("the send does not fail");
     });
-    net.start_driving(&alice);
-    net.start_driving(&bob);
+    start_driving_both(net, [&alice, &bob]);
 }
 
 /// Shows fi_cq/wait-set, fi_eq/eq-in-wait-set.
-#[over(connected, automatic)]
+#[over(connected, automatic, native)]
 fn wait_set_wakes_for_events_and_completions(net: &Net) {
     for object in WAIT_OBJECTS {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
@@ -164,7 +132,7 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
         let server = Side::open_with_wait_set(net, &set);
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
-        let next_event_of_first_side = || {
+        let next_event = || {
             let deadline = Deadline::new();
             loop {
                 sleep_on_wait_set(&set);
@@ -176,13 +144,11 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
         };
         thread::scope(|scope| {
             scope.spawn(|| {
-                let ConnectionEvent::Request(request) = next_event_of_first_side() else {
-                    panic!("not a request")
-                };
+                let ConnectionEvent::Request(request) = next_event() else { panic!("not a request") };
                 let_threads_fall_asleep();
                 let accepting = server.accept(&request, b"");
                 accepting.recv(marked_buffer(8), ANY, 1).unwrap();
-                assert!(matches!(next_event_of_first_side(), ConnectionEvent::Connected { .. }));
+                assert!(matches!(next_event(), ConnectionEvent::Connected { .. }));
                 let deadline = Deadline::new();
                 let arrived = loop {
                     sleep_on_wait_set(&set);
@@ -193,11 +159,11 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
                     }
                 };
                 assert_eq!(received_bytes(&arrived.buffer), payload(1, 8));
-                assert!(matches!(next_event_of_first_side(), ConnectionEvent::Shutdown { .. }));
+                assert!(matches!(next_event(), ConnectionEvent::Shutdown { .. }));
             });
             let connecting = client.open_endpoint(CLIENT);
             connecting.connect(name, b"").unwrap();
-            let connected = crate::connecting::sleep_until_event(&client);
+            let connected = sleep_until_event(&client);
             assert!(matches!(connected, Ok(ConnectionEvent::Connected { .. })), "{connected:?}");
             let_threads_fall_asleep();
             connecting.send(payload(1, 8), ANY, 1).unwrap();

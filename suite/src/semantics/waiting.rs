@@ -21,11 +21,6 @@ fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     net.open_pair_with(sleeping_setup(wait), sleeping_setup(wait))
 }
 
-/// Has the net drive both parties again: closing one may need progress of the other.
-fn start_driving_both(net: &Net, parties: [&Party; 2]) {
-    parties.into_iter().for_each(|party| net.start_driving(party));
-}
-
 #[track_caller]
 fn sleep_until_completion(cq: &CompletionQueue) -> Completion {
     sleep_until_operation_ends(cq).expect("no operation fails").0
@@ -171,29 +166,6 @@ fn errors_wake_a_blocked_reader(net: &Net) {
             bob.endpoint.cancel(3).unwrap();
         });
         start_driving_both(net, [&alice, &bob]);
-    }
-}
-
-#[over(one_process)]
-fn closing_peer_wakes_a_blocked_reader(net: &Net) {
-    for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = open_sleepers(net, wait);
-        alice.post_send(1, 8, OpFlags::TRANSMIT_COMPLETE);
-        bob.endpoint.recv(marked_buffer(8), ANY, 2).unwrap();
-        let take = || assert_eq!(sleep_until_completion(bob.local_cq()).context, 2);
-        run_beside_waiter(bob.local_cq(), take, || {
-            assert_eq!(sleep_until_completion(alice.local_cq()).context, 1);
-        });
-        // No receive matches this send.
-        alice.post_send(3, 8, OpFlags::MATCH_COMPLETE);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let failed = sleep_until_operation_ends(alice.local_cq()).expect_err("the peer closes");
-                assert_eq!(failed.completion.context, 3);
-            });
-            let_threads_fall_asleep();
-            drop(bob);
-        });
     }
 }
 
@@ -416,6 +388,8 @@ fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
         let domain = net.open_other_domain();
         let cq = domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).unwrap();
         let av = domain.open_av(&AvAttr::default()).unwrap();
+        let counter = open_counter(&domain, WaitObject::None);
+        let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
         let taken = AtomicU64::new(0);
         thread::scope(|scope| {
             let receives = scope.spawn(|| {
@@ -425,11 +399,16 @@ fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
                 }
             });
             let alice = net.open_party_with(Setup::asleep());
-            let open = || {
+            let open = |is_bound_late| {
                 let_threads_fall_asleep();
-                let endpoint = domain.endpoint(net.info()).unwrap();
-                endpoint.bind_cq(&cq, BOTH).unwrap();
+                let endpoint = domain.endpoint(&messages).unwrap();
                 endpoint.bind_av(&av).unwrap();
+                if is_bound_late {
+                    endpoint.bind_counter(&counter, SEND | RECV).unwrap();
+                    endpoint.enable().unwrap();
+                    let_threads_fall_asleep();
+                }
+                endpoint.bind_cq(&cq, BOTH).unwrap();
                 endpoint.enable().unwrap();
                 endpoint
             };
@@ -443,9 +422,9 @@ fn endpoints_open_and_close_under_a_blocked_reader(net: &Net) {
                     deadline.yield_or_panic("a message to wake its receiver");
                 }
             };
-            let first = open();
+            let first = open(false);
             reach(&first, 0);
-            let second = open();
+            let second = open(true);
             reach(&second, 1);
             drop(first);
             reach(&second, 2);
@@ -502,47 +481,6 @@ fn signal_handler_ends_every_wait(net: &Net) {
     }
 }
 
-#[over(one_process)]
-fn overrun_ends_every_wait(net: &Net) {
-    let setup = Setup {
-        resource_mgmt: Some(ResourceManagement::Disabled),
-        cq_depth_entries: 1,
-        ..sleeping_setup(WaitObject::Unspec)
-    };
-    let alice = net.open_party_with(setup);
-    for context in 0..2 {
-        alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        alice.endpoint.cancel(context).unwrap();
-    }
-    let cq = alice.local_cq();
-    assert_eq!(cq.sread(None), Err(ReadError::ErrorAvailable));
-    assert!(cq.read_error().is_ok_and(|failed| failed.is_some()));
-    for _ in 0..2 {
-        assert_eq!(cq.sread(None), Err(ReadError::Overrun));
-        assert_eq!(cq.sread_each(8, 8, None, |_, _| {}), Err(ReadError::Overrun));
-        assert_eq!(cq.try_wait(), Ok(false), "there is something to be told");
-    }
-}
-
-#[over(one_process)]
-fn several_queue_descriptors_are_polled_at_once(net: &Net) {
-    let (alice, bob) = open_sleepers(net, WaitObject::Fd);
-    let queues: [&dyn Waitable; 2] = [alice.local_cq(), bob.local_cq()];
-    let deadline = Deadline::new();
-    if net.can_sleep() {
-        while net.fabric.try_wait(&queues) != Ok(true) {
-            deadline.yield_or_panic("two idle queues");
-        }
-        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-        bob.endpoint.cancel(1).unwrap();
-        assert_eq!(net.fabric.try_wait(&queues), Ok(false));
-        assert!(sleep_until_operation_ends(bob.local_cq()).is_err());
-    } else {
-        assert_eq!(net.fabric.try_wait(&queues), Ok(false), "they are polled");
-    }
-    assert_eq!(net.fabric.try_wait(&[]), Ok(true));
-}
-
 /// Shows fi_cq/wait-default-is-none, fi_cq/wait-none-refuses-sread, fi_cq/wait-unspec-may-not-be-retrievable,
 /// fi_cq/sread-needs-wait-object, fi_cq/signal-needs-wait-object.
 #[over(one_process)]
@@ -567,28 +505,4 @@ fn queue_without_a_wait_object_refuses_waits(net: &Net) {
     for (wait, refused) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
         assert_eq!(expect_errno(domain.open_cq(&CqAttr { wait, ..CqAttr::default() })), refused);
     }
-}
-
-/// A blocked read drives both directions of its endpoint, although its queue reports only one.
-#[over(one_process)]
-fn queue_of_one_direction_drives_the_whole_endpoint(net: &Net) {
-    let (alice, bob) =
-        net.open_equal_pair(Setup { separate_queues: true, ..sleeping_setup(WaitObject::Unspec) });
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let _over = StopOnDrop(&is_over);
-            // The wait for its sends drives its receives, too.
-            bob.post_send(1, 300_000, OpFlags::DELIVERY_COMPLETE);
-            let sent = sleep_until_completion(bob.local_cq());
-            assert!(sent.flags.contains(CompletionFlags::SEND));
-            stop_waiting(alice.local_receive_cq(), &is_over);
-        });
-        let_threads_fall_asleep();
-        alice.endpoint.recv(marked_buffer(300_000), ANY, 2).unwrap();
-        assert_eq!(sleep_until_completion(alice.local_receive_cq()).context, 2);
-        // Alice's progress acknowledges the message.
-        keep_waiting(alice.local_receive_cq(), &is_over);
-    });
-    start_driving_both(net, [&alice, &bob]);
 }

@@ -4,7 +4,7 @@ use super::counters::make_region_spec;
 use super::prelude::*;
 use super::triggered::{
     ANY_WORK, await_counter_unused, await_counts, defer, defer_add, make_add_work, make_post_work,
-    open_counter, open_triggering_pair, queue_work, send_operation, trigger_at, triggering_setup,
+    open_counter, open_triggering_pair, queue_work, send_operation, trigger_at,
 };
 
 #[over(one_process)]
@@ -145,18 +145,13 @@ fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net) {
 fn closing_an_endpoint_discards_its_work(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done, changed) = (open_counter(&bob), open_counter(&bob), open_counter(&bob));
-    queue_work(
-        &bob,
-        make_post_work(trigger_at(&trigger, 1), &alice, send_operation(&alice, 1, OpFlags::empty()), &done),
-    );
+    let send = send_operation(&alice, 1, OpFlags::empty());
+    queue_work(&bob, make_post_work(trigger_at(&trigger, 1), &alice, send, &done));
     defer_add(&bob, (&trigger, 1), &changed, 1);
     let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 1, ..RecvMsg::default() };
     queue_work(&bob, make_post_work(trigger_at(&changed, 0), &alice, Operation::Receive(receive), &done));
-    alice
-        .endpoint
-        .expect_local()
-        .trigger(&trigger_at(&trigger, 1), send_operation(&alice, 2, OpFlags::empty()))
-        .unwrap();
+    let triggered = send_operation(&alice, 2, OpFlags::empty());
+    alice.endpoint.expect_local().trigger(&trigger_at(&trigger, 1), triggered).unwrap();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     let another = alice.endpoint.expect_local().clone();
     drop(alice.endpoint);
@@ -169,39 +164,21 @@ fn closing_an_endpoint_discards_its_work(net: &Net) {
 }
 
 #[over(one_process)]
-fn due_work_of_a_closing_full_endpoint_is_not_counted(net: &Net) {
-    let (alice, bob) =
-        net.open_pair_with(Setup { tx_depth_ops: 2, ..triggering_setup(net) }, triggering_setup(net));
-    let (trigger, done) = (open_counter(&bob), open_counter(&bob));
-    for context in 0..5 {
-        let operation = send_operation(&alice, context, OpFlags::MATCH_COMPLETE);
-        queue_work(&bob, make_post_work(trigger_at(&trigger, 1), &alice, operation, &done));
-    }
-    trigger.add(1);
-    assert!(trigger.is_in_use(), "some find no room");
-    drop(alice.endpoint);
-    assert_eq!((done.read(), done.read_error()), (0, 0));
-    assert!(!trigger.is_in_use() && !done.is_in_use());
-}
-
-#[over(one_process)]
 fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&bob), open_counter(&bob));
     let operation = send_operation(&alice, 1, OpFlags::empty());
     let action = DeferredAction::Post { endpoint: alice.endpoint.expect_local().clone(), operation };
     drop(alice.endpoint);
-    let completion = Some(done.clone());
-    queue_work(
-        &bob,
-        DeferredWork { context: ANY_WORK, trigger: trigger_at(&trigger, 1), action, completion },
-    );
+    let (trigger_at_one, completion) = (trigger_at(&trigger, 1), Some(done.clone()));
+    queue_work(&bob, DeferredWork { context: ANY_WORK, trigger: trigger_at_one, action, completion });
     assert!(!trigger.is_in_use() && !done.is_in_use());
     trigger.add(1);
     bob.assert_no_completion();
     assert_eq!((done.read(), done.read_error()), (0, 0));
 }
 
+/// Shows fi_trigger/trigger-capability.
 #[over(one_process)]
 fn invalid_deferred_work_is_refused(net: &Net) {
     let (alice, _bob) = open_triggering_pair(net);
@@ -210,44 +187,33 @@ fn invalid_deferred_work_is_refused(net: &Net) {
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let stranger = other_domain.open_counter(&CounterAttr::default()).unwrap();
     let domain = alice.local_domain();
-    let refused = |work: DeferredWork| {
-        let rejected = domain.queue_work(work).expect_err("it cannot wait");
-        (rejected.error.errno(), rejected.returned)
-    };
-    let send = |party: &Party| {
-        make_post_work(trigger_at(&trigger, 1), party, send_operation(&alice, 1, OpFlags::empty()), &done)
-    };
+    let at_one = || trigger_at(&trigger, 1);
+    let operation = || send_operation(&alice, 1, OpFlags::empty());
+    let send = |party: &Party| make_post_work(at_one(), party, operation(), &done);
+    let completion = Some(done.clone());
+    let buffers = vec![payload(1, alice.endpoint.info().tx.inject_size_bytes + 1)];
+    let (to, flags) = (alice.peer(), OpFlags::INJECT);
+    let long = SendMsg { buffers: buffers.clone(), to, flags, ..SendMsg::default() };
+    let endpoint = domain.endpoint(alice.endpoint.info()).unwrap();
+    let of_disabled = DeferredAction::Post { endpoint, operation: operation() };
     let back = || Buffer::SentVector(vec![payload(1, 8)]);
-    assert_eq!(refused(send(&without)), (Errno::EOPNOTSUPP, back()));
-    assert_eq!(
-        refused(DeferredWork { trigger: trigger_at(&stranger, 1), ..send(&alice) }),
-        (Errno::EDOMAIN, back())
-    );
-    assert_eq!(
-        refused(DeferredWork { completion: Some(stranger.clone()), ..send(&alice) }),
-        (Errno::EDOMAIN, back())
-    );
-    let counted =
-        DeferredWork { completion: Some(done.clone()), ..make_add_work(trigger_at(&trigger, 1), &done, 1) };
-    assert_eq!(refused(counted), (Errno::EINVAL, Buffer::None));
-    assert_eq!(refused(make_add_work(trigger_at(&trigger, 1), &stranger, 1)), (Errno::EDOMAIN, Buffer::None));
-    let long = Operation::Send(SendMsg {
-        buffers: vec![payload(1, alice.endpoint.info().tx.inject_size_bytes + 1)],
-        to: alice.peer(),
-        flags: OpFlags::INJECT,
-        ..SendMsg::default()
-    });
-    assert_eq!(refused(make_post_work(trigger_at(&trigger, 1), &alice, long, &done)).0, Errno::EMSGSIZE);
-    let closed = domain.endpoint(alice.endpoint.info()).unwrap();
-    let action = DeferredAction::Post {
-        endpoint: closed.clone(),
-        operation: send_operation(&alice, 1, OpFlags::empty()),
-    };
-    assert_eq!(refused(DeferredWork { action, ..send(&alice) }), (Errno::EOPBADSTATE, back()));
-    let rejected = without
-        .endpoint
-        .expect_local()
-        .trigger(&trigger_at(&trigger, 0), send_operation(&alice, 1, OpFlags::empty()));
+    for (work, errno, returned) in [
+        (send(&without), Errno::EOPNOTSUPP, back()),
+        (DeferredWork { trigger: trigger_at(&stranger, 1), ..send(&alice) }, Errno::EDOMAIN, back()),
+        (DeferredWork { completion: Some(stranger.clone()), ..send(&alice) }, Errno::EDOMAIN, back()),
+        (DeferredWork { completion, ..make_add_work(at_one(), &done, 1) }, Errno::EINVAL, Buffer::None),
+        (make_add_work(at_one(), &stranger, 1), Errno::EDOMAIN, Buffer::None),
+        (
+            make_post_work(at_one(), &alice, Operation::Send(long), &done),
+            Errno::EMSGSIZE,
+            Buffer::SentVector(buffers),
+        ),
+        (DeferredWork { action: of_disabled, ..send(&alice) }, Errno::EOPBADSTATE, back()),
+    ] {
+        let rejected = domain.queue_work(work).expect_err("it cannot wait");
+        assert_eq!((rejected.error.errno(), rejected.returned), (errno, returned));
+    }
+    let rejected = without.endpoint.expect_local().trigger(&trigger_at(&trigger, 0), operation());
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));
     // No work was queued.
     assert!(!trigger.is_in_use() && !done.is_in_use() && !stranger.is_in_use());

@@ -1,19 +1,18 @@
 //! The end of a run: receives all messages, cancels the remaining receives, and checks that the budget is
 //! free.
 
-use homespun::endpoint::{RecvMsg, SendMsg};
+use homespun::FabricAddress;
+use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::limits::{
     CREDIT_INITIAL_BYTES, HOST_FETCH_PERCENT, HOST_SHARE_PERCENT, UNEXPECTED_BUDGET_MIN_BYTES,
 };
-use homespun::{Error, FabricAddress, Tag};
 use homespun_engine::loopback::Network;
 
-use super::history::Receive;
+use super::is_drain_receive;
 use super::run::Runner;
 use crate::model::program::LEN_MAX_BYTES;
-use crate::model::run::expect_accepted_or_full;
-use crate::payload::{marked_buffer, payload};
+use crate::payload::payload;
 use crate::{Deadline, Net};
 
 /// When all operations have ended, the run goes on until this many rounds bring no event. A message that is
@@ -31,15 +30,15 @@ impl Runner<'_> {
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
-            if self.history.messages.iter().any(|message| message.taken.is_none()) {
+            if self.observed.history.sends.iter().any(|send| send.arrived.is_none()) {
                 self.post_drain_receives();
             }
-            let may_be_over = self.history.messages.iter().all(|message| {
-                message.ended_at.is_some()
-                    && (message.taken.is_some() || !self.history.is_certain_to_arrive(message))
+            let may_be_over = self.observed.history.sends.iter().all(|send| {
+                let has_arrived = send.arrived.is_some() || !self.observed.is_certain_to_arrive(send);
+                send.ended.is_some() && has_arrived
             });
             self.fixture.discard_connection_events();
-            let may_lose = self.history.is_violent || !self.history.ended_links.is_empty();
+            let may_lose = self.observed.is_violent || !self.observed.ended_links.is_empty();
             let is_quiet = !may_lose || self.net.network.as_ref().is_none_or(Network::is_quiet);
             if self.read_all() {
                 deadline = Deadline::new();
@@ -47,7 +46,7 @@ impl Runner<'_> {
             } else if may_be_over && is_quiet {
                 silent_rounds += 1;
             } else {
-                deadline.yield_or_panic_with(|| format!("all messages of {:#?}", self.history));
+                deadline.yield_or_panic_with(|| format!("all messages of {:#?}", self.observed));
             }
         }
     }
@@ -56,28 +55,16 @@ impl Runner<'_> {
     /// the context has no room, cancels the last open receive of the program.
     fn post_drain_receives(&mut self) {
         for tagged in [None, Some((0, u64::MAX))] {
-            let receives = &self.history.receives;
-            let is_there = |receive: &Receive| {
-                is_drain_receive(receive) && receive.tagged == tagged && !receive.has_ended()
-            };
-            if receives.iter().any(is_there) {
+            let receives = &self.observed.history.receives;
+            let is_there = receives.iter().enumerate().any(|(number, receive)| {
+                is_drain_receive(receive) && receive.tagged == tagged && !self.observed.has_ended(number)
+            });
+            if is_there || self.post_receive(tagged, None, LEN_MAX_BYTES, false) {
                 continue;
             }
-            let context = receives.len() as u64;
-            let buffers = vec![marked_buffer(LEN_MAX_BYTES)];
-            let receive = RecvMsg {
-                buffers,
-                tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
-                context,
-                ..RecvMsg::default()
-            };
-            if expect_accepted_or_full(self.fixture.context.recvmsg(receive).map_err(Error::from)) {
-                self.record_posted_receive(tagged, None, LEN_MAX_BYTES, None);
-                continue;
-            }
-            for number in (0..self.history.receives.len()).rev() {
-                let receive = &self.history.receives[number];
-                let is_open = !receive.has_ended() && receive.cancelled_at.is_none();
+            for number in (0..self.observed.history.receives.len()).rev() {
+                let receive = &self.observed.history.receives[number];
+                let is_open = !self.observed.has_ended(number) && receive.cancel_asked_at.is_none();
                 if is_open && !is_drain_receive(receive) && self.cancel_receive(number) {
                     break;
                 }
@@ -89,18 +76,18 @@ impl Runner<'_> {
     /// completion of the receive may be among them.
     pub(super) fn cancel_remaining_receives(&mut self) {
         let deadline = Deadline::new();
-        for receive in 0..self.history.receives.len() {
-            let posted = &self.history.receives[receive];
-            if posted.has_ended() {
+        for receive in 0..self.observed.history.receives.len() {
+            let posted = &self.observed.history.receives[receive];
+            if self.observed.has_ended(receive) {
                 continue;
             }
-            if posted.cancelled_at.is_none() && !self.cancel_receive(receive) {
-                let may_be_unheard = self.history.left.iter().any(|(_, is_heard)| !is_heard);
-                let posted = &mut self.history.receives[receive];
-                assert!(may_be_unheard && posted.min_free_bytes.is_none(), "receive {receive} is stuck");
-                posted.is_unheard = true;
+            let is_buffer = posted.buffer.is_some();
+            if posted.cancel_asked_at.is_none() && !self.cancel_receive(receive) {
+                let may_be_unheard = self.observed.left.iter().any(|(_, is_heard)| !is_heard);
+                assert!(may_be_unheard && !is_buffer, "receive {receive} is stuck");
+                self.observed.receives[receive].is_unheard = true;
             }
-            while !self.history.receives[receive].has_ended() {
+            while !self.observed.has_ended(receive) {
                 self.read_all();
                 deadline.yield_or_panic("a cancelled receive");
             }
@@ -113,26 +100,25 @@ impl Runner<'_> {
     pub(super) fn check_counters(&self) {
         let mut failed = (0, 0);
         for (number, member) in self.fixture.members.iter().enumerate() {
-            let of_member = self.history.messages.iter().filter(|message| message.to == number);
-            let received = of_member.filter(|message| {
-                let len_bytes = message.taken.map(|(receive, _)| self.history.receives[receive].len_bytes);
-                len_bytes.is_some_and(|len_bytes| len_bytes >= message.len_bytes)
+            let receives = &self.observed.history.receives;
+            let received = self.observed.taken_messages().filter(|(_, send, receive, _)| {
+                send.to == number && receives[*receive].len_bytes >= send.len_bytes
             });
             let (expected, counted) = (received.count() as u64, member.received.read());
-            let is_heard = !self.history.has_left_with_unread_entries(number);
+            let is_heard = !self.observed.left.contains(&(number, false));
             assert!(
                 counted == expected || !is_heard && counted > expected,
                 "member {number} has counted {counted} successes of {expected}"
             );
             failed = (failed.0 + member.failures, failed.1 + member.received.read_error());
             // A member that is leaving may count a failure that another member reports.
-            let is_exact = self.history.left.is_empty();
+            let is_exact = self.observed.left.is_empty();
             assert!(
                 !is_exact || member.failures == member.received.read_error(),
                 "failures of member {number}"
             );
         }
-        let is_heard = self.history.left.iter().all(|(_, is_heard)| *is_heard);
+        let is_heard = self.observed.left.iter().all(|(_, is_heard)| *is_heard);
         assert!(
             failed.0 == failed.1 || !is_heard && failed.0 < failed.1,
             "failures, heard and counted: {failed:?}"
@@ -155,15 +141,16 @@ impl Runner<'_> {
         };
         let buffers = vec![payload(0, len_bytes)];
         let flags = OpFlags::DELIVERY_COMPLETE;
-        peer.send(SendMsg { buffers, to, flags, ..SendMsg::default() }).expect("nothing is outstanding");
+        let message = SendMsg { buffers, to, flags, ..SendMsg::default() };
+        peer.endpoint.sendmsg(message).expect("nothing is outstanding");
         let deadline = Deadline::new();
         loop {
             member.cq.progress();
-            if let Some(ended) = peer.poll_send_end() {
+            if let Some(ended) = peer.poll_completion() {
                 break assert!(ended.is_ok(), "{ended:?}");
             }
             deadline
-                .yield_or_panic_with(|| format!("credit for {len_bytes} bytes after {:#?}", self.history));
+                .yield_or_panic_with(|| format!("credit for {len_bytes} bytes after {:#?}", self.observed));
         }
     }
 }
@@ -178,9 +165,4 @@ fn longest_unmatched_bytes(net: &Net, budget_bytes: usize) -> usize {
         Some("shm" | "loopback") => budget_bytes - initial_bytes,
         _ => percent(HOST_FETCH_PERCENT).min(percent(HOST_SHARE_PERCENT).saturating_sub(initial_bytes)),
     }
-}
-
-/// Whether the test posted this receive at the end. No receive of a program has as much room.
-fn is_drain_receive(receive: &Receive) -> bool {
-    receive.min_free_bytes.is_none() && receive.len_bytes == LEN_MAX_BYTES
 }

@@ -4,8 +4,8 @@ use homespun::OperationError;
 
 use super::fixture::{CONSTANT, CONSTANT_AT, SUM_AT, own_number_offset};
 use super::operations::number_written_by;
-use super::program::Action;
-use super::reference::{Reference, WorkEffect};
+use super::program::{Action, WorkEffect};
+use super::reference::Reference;
 use super::run::{Observed, Runner};
 
 pub(super) fn check_works(runner: &Runner<'_>) {

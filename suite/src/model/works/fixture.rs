@@ -1,7 +1,5 @@
 //! The endpoint with deferred work, the counters, and the peer of the endpoint's operations.
 
-use std::thread;
-
 use homespun::flags::{BindFlags, Caps, MrAccess, Order};
 use homespun::info::{RxAttr, SHARED_CONTEXT, TxAttr};
 use homespun::trigger::{DeferredAction, Operation, Trigger};
@@ -12,6 +10,7 @@ use homespun::{
 
 use super::program::{CounterName, Program};
 use super::reference::{COUNTING, Counted, KNOWN};
+use crate::model::run::close_while_driving;
 use crate::{MemoryKind, Net, Party, Region, RegionSpec, Setup};
 
 /// The offset of the number to which all additions add.
@@ -163,14 +162,7 @@ impl WorkFixture<'_> {
     /// Closes the endpoint and the shared receive context. Drives the peer meanwhile, since closing waits
     /// for the peer.
     pub(super) fn close_endpoint(&mut self) {
-        let endpoint = (self.endpoint.take(), self.receive_context.take());
-        thread::scope(|scope| {
-            let closing = scope.spawn(|| drop(endpoint));
-            while !closing.is_finished() {
-                self.net.progress();
-                thread::yield_now();
-            }
-        });
+        close_while_driving(self.net, (self.endpoint.take(), self.receive_context.take()));
     }
 }
 

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use super::reference::{COUNTING, KNOWN};
+
 /// A program of deferred work.
 #[derive(Debug, Clone)]
 pub struct Program {
@@ -26,7 +28,7 @@ impl Program {
     }
 }
 
-/// A counter. Its number is taken modulo the number of counters of its kind.
+/// A counter, by its number among those of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterName {
     /// A counter that only the application and works change. So its value is known at every moment.
@@ -37,28 +39,11 @@ pub(super) enum CounterName {
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// Queues deferred work that changes a counter.
-    QueueChange {
+    /// Queues deferred work or a triggered operation.
+    Queue {
         trigger: CounterName,
         threshold: u64,
-        counter: CounterName,
-        change: Change,
-    },
-    /// Queues deferred work that posts an operation. If `completion` names a counter, that counter counts
-    /// the end of the operation. `is_reported` tells whether the endpoint reports the end.
-    QueuePost {
-        trigger: CounterName,
-        threshold: u64,
-        action: Action,
-        completion: Option<usize>,
-        is_reported: bool,
-    },
-    /// Posts a triggered operation. An injected one copies its payload when it is posted.
-    Trigger {
-        trigger: CounterName,
-        threshold: u64,
-        action: Action,
-        is_injected: bool,
+        effect: WorkEffect,
     },
     /// The application changes a counter.
     Change {
@@ -78,6 +63,23 @@ pub(super) enum Step {
     },
     /// Compares all counters with the model.
     Look,
+}
+
+/// What a work does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkEffect {
+    Change {
+        counter: CounterName,
+        change: Change,
+    },
+    /// Posts an operation. If `completion` names a counting counter, that counter counts the end of the
+    /// operation. `is_reported` tells whether the endpoint reports the end.
+    Post {
+        action: Action,
+        completion: Option<usize>,
+        is_reported: bool,
+        is_triggered: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,13 +111,6 @@ pub(super) enum Action {
     CompareSwap,
 }
 
-impl Action {
-    /// Whether operations of this kind may have `FI_INJECT`.
-    pub(super) fn may_be_injected(self) -> bool {
-        matches!(self, Action::Send { .. } | Action::Write | Action::Add)
-    }
-}
-
 /// Returns any program.
 pub fn any_program() -> impl Strategy<Value = Program> {
     let depth_ops = select(vec![0, 0, 0, 2]);
@@ -133,20 +128,10 @@ pub fn any_program() -> impl Strategy<Value = Program> {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let threshold = || prop_oneof![9 => 0..8_u64, 1 => Just(u64::MAX)];
+    let threshold = prop_oneof![9 => 0..8_u64, 1 => Just(u64::MAX)];
     prop_oneof![
-        5 => (any_counter(), threshold(), any_counter(), any_change()).prop_map(
-            |(trigger, threshold, counter, change)| Step::QueueChange { trigger, threshold, counter, change }
-        ),
-        7 => (any_counter(), threshold(), any_action(), prop::option::of(0..3_usize), any::<bool>()).prop_map(
-            |(trigger, threshold, action, completion, is_reported)| {
-                Step::QueuePost { trigger, threshold, action, completion, is_reported }
-            }
-        ),
-        3 => (any_counter(), threshold(), any_action(), any::<bool>()).prop_map(
-            |(trigger, threshold, action, is_injected)| {
-                Step::Trigger { trigger, threshold, action, is_injected }
-            }
+        15 => (any_counter(), threshold, any_effect()).prop_map(
+            |(trigger, threshold, effect)| Step::Queue { trigger, threshold, effect }
         ),
         7 => (any_counter(), any_change()).prop_map(|(counter, change)| Step::Change { counter, change }),
         2 => any::<usize>().prop_map(|which| Step::Cancel { which }),
@@ -156,8 +141,25 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn any_effect() -> impl Strategy<Value = WorkEffect> {
+    prop_oneof![
+        5 => (any_counter(), any_change()).prop_map(
+            |(counter, change)| WorkEffect::Change { counter, change }
+        ),
+        7 => (any_action(), prop::option::of(0..COUNTING), any::<bool>()).prop_map(
+            |(action, completion, is_reported)| {
+                WorkEffect::Post { action, completion, is_reported, is_triggered: false }
+            }
+        ),
+        3 => any_action().prop_map(|action| {
+            WorkEffect::Post { action, completion: None, is_reported: true, is_triggered: true }
+        }),
+    ]
+}
+
+/// Returns a counter that may be a trigger.
 fn any_counter() -> impl Strategy<Value = CounterName> {
-    prop_oneof![(0..3_usize).prop_map(CounterName::Known), (0..3_usize).prop_map(CounterName::Counting)]
+    prop_oneof![(0..KNOWN / 2).prop_map(CounterName::Known), (0..COUNTING).prop_map(CounterName::Counting),]
 }
 
 fn any_change() -> impl Strategy<Value = Change> {
@@ -169,15 +171,18 @@ fn any_change() -> impl Strategy<Value = Change> {
 }
 
 fn any_action() -> impl Strategy<Value = Action> {
-    let tagged = any::<bool>;
     prop_oneof![
-        3 => tagged().prop_map(|is_tagged| Action::Send { is_tagged }),
-        3 => tagged().prop_map(|is_tagged| Action::Receive { is_tagged }),
-        2 => Just(Action::Write),
-        1 => Just(Action::WriteInVain),
-        1 => Just(Action::Read),
-        2 => Just(Action::Add),
-        3 => Just(Action::FetchAdd),
-        2 => Just(Action::CompareSwap),
+        3 => any::<bool>().prop_map(|is_tagged| Action::Send { is_tagged }),
+        3 => any::<bool>().prop_map(|is_tagged| Action::Receive { is_tagged }),
+        8 => select(vec![
+            Action::Write,
+            Action::WriteInVain,
+            Action::Read,
+            Action::Add,
+            Action::FetchAdd,
+            Action::FetchAdd,
+            Action::CompareSwap,
+            Action::CompareSwap,
+        ]),
     ]
 }

@@ -4,7 +4,7 @@
 //! also depends on when operations end. The bound of a counting counter is the value that it would have if
 //! each operation ended at once. When all operations have ended, a counting counter equals its bound.
 
-use super::program::{Action, Change, CounterName};
+use super::program::{Action, Change, CounterName, WorkEffect};
 
 /// The number of known counters. The first half may trigger works. The second half has a result counter for
 /// each counter of the first half.
@@ -31,12 +31,6 @@ pub(super) struct Work {
     threshold: u64,
     pub(super) effect: WorkEffect,
     state: State,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WorkEffect {
-    Change { counter: CounterName, change: Change },
-    Post { action: Action, completion: Option<usize>, is_reported: bool, is_triggered: bool },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,14 +139,11 @@ impl Reference {
     pub(super) fn is_done_before(&self, one: usize, other: usize) -> bool {
         let (first, second) = (&self.works[one], &self.works[other]);
         let place = |work: usize| self.done.iter().position(|done| *done == work);
-        match (place(one), place(other)) {
-            (Some(one), Some(other)) => first.trigger == second.trigger && one < other,
-            _ => {
-                first.trigger == second.trigger
-                    && one < other
-                    && first.effective_threshold() <= second.effective_threshold()
-            }
-        }
+        let is_before = match (place(one), place(other)) {
+            (Some(one), Some(other)) => one < other,
+            _ => one < other && first.effective_threshold() <= second.effective_threshold(),
+        };
+        first.trigger == second.trigger && is_before
     }
 }
 

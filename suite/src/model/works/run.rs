@@ -6,9 +6,9 @@ use homespun::trigger::{DeferredAction, DeferredWork, Trigger};
 use homespun::{Again, Errno, Error, OperationError, RemoteMemory};
 
 use super::fixture::{CONSTANT_AT, PEER, WorkFixture};
-use super::operations::{LEN_BYTES, context_of, make_operation, make_receive, make_send, work_of};
-use super::program::{Action, Change, CounterName, Program, Step};
-use super::reference::{COUNTING, KNOWN, Reference, WorkEffect};
+use super::operations::{LEN_BYTES, make_operation, make_receive, make_send};
+use super::program::{Action, Change, CounterName, Program, Step, WorkEffect};
+use super::reference::{COUNTING, KNOWN, Reference};
 use crate::payload::{marked_buffer, received_bytes};
 use crate::poll_completion;
 use crate::{Deadline, Net};
@@ -73,50 +73,26 @@ pub(super) fn run_program<'a>(net: &'a Net, program: &Program) -> Runner<'a> {
     runner
 }
 
-/// Returns the result counter of a known counter. Only works of that known counter change its result
-/// counter. So the result counter shows the order in which those works ran.
+/// Returns the result counter of a known counter that may be a trigger. Only works of that known counter
+/// change its result counter. So the result counter shows the order in which those works ran.
 fn result_counter_of(trigger: usize) -> CounterName {
     CounterName::Known(KNOWN / 2 + trigger)
-}
-
-/// Returns a counter that may be a trigger.
-fn trigger_counter_of(name: CounterName) -> CounterName {
-    match name {
-        CounterName::Known(number) => CounterName::Known(number % (KNOWN / 2)),
-        CounterName::Counting(number) => CounterName::Counting(number % COUNTING),
-    }
 }
 
 impl Runner<'_> {
     fn run_step(&mut self, step: &Step) {
         match *step {
-            Step::QueueChange { trigger, threshold, counter, change } => {
-                self.queue_change_work(
-                    trigger_counter_of(trigger),
-                    threshold,
-                    trigger_counter_of(counter),
-                    change,
-                );
+            Step::Queue { trigger, threshold, effect: WorkEffect::Change { counter, change } } => {
+                self.queue_change_work(trigger, threshold, counter, change);
             }
-            Step::QueuePost { trigger, threshold, action, completion, is_reported } => {
-                let completion = completion.map(|counter| counter % COUNTING);
-                let effect = WorkEffect::Post { action, completion, is_reported, is_triggered: false };
-                self.queue_post_work(trigger, threshold, effect, OpFlags::empty());
-            }
-            Step::Trigger { trigger, threshold, action, is_injected } => {
-                let effect =
-                    WorkEffect::Post { action, completion: None, is_reported: true, is_triggered: true };
-                let is_injected = is_injected && action.may_be_injected();
-                let flags = if is_injected { OpFlags::INJECT } else { OpFlags::empty() };
-                self.queue_post_work(trigger, threshold, effect, flags);
-            }
-            Step::Change { counter, change } => self.change_counter(trigger_counter_of(counter), change),
+            Step::Queue { trigger, threshold, effect } => self.queue_post_work(trigger, threshold, effect),
+            Step::Change { counter, change } => self.change_counter(counter, change),
             Step::Cancel { which } => {
                 if !self.reference.works.is_empty() {
                     self.cancel_work(which % self.reference.works.len());
                 }
             }
-            Step::Flush { counter } => self.flush_works_if_predictable(counter.map(trigger_counter_of)),
+            Step::Flush { counter } => self.flush_works_if_predictable(counter),
             Step::Drive { rounds } => (0..rounds).for_each(|_| self.fixture.progress()),
             Step::Look => self.check_counters(),
         }
@@ -159,9 +135,9 @@ impl Runner<'_> {
 
     /// Queues work that posts an operation. If the endpoint has a small transmit size, the model cannot know
     /// when the work runs. Then the work waits for a counting counter.
-    fn queue_post_work(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect, flags: OpFlags) {
+    fn queue_post_work(&mut self, trigger: CounterName, threshold: u64, effect: WorkEffect) {
         let WorkEffect::Post { action, completion, is_reported, is_triggered } = effect else { return };
-        let trigger = match trigger_counter_of(trigger) {
+        let trigger = match trigger {
             CounterName::Known(number) if self.is_shallow => CounterName::Counting(number),
             trigger => trigger,
         };
@@ -169,7 +145,11 @@ impl Runner<'_> {
             self.have_peer_send(is_tagged);
         }
         let work = self.reference.works.len();
-        let flags = if is_reported { flags | OpFlags::COMPLETION } else { flags };
+        let mut flags = OpFlags::empty();
+        flags.set(OpFlags::COMPLETION, is_reported);
+        // Some triggered operations copy their payload when they are posted.
+        let may_copy = matches!(action, Action::Send { .. } | Action::Write | Action::Add);
+        flags.set(OpFlags::INJECT, is_triggered && may_copy && threshold.is_multiple_of(2));
         let operation = make_operation(&self.fixture, work, action, flags);
         let when = Trigger { counter: self.fixture.counter(trigger).clone(), threshold };
         if is_triggered {
@@ -205,7 +185,7 @@ impl Runner<'_> {
         let is_triggered = matches!(work.effect, WorkEffect::Post { is_triggered: true, .. });
         let is_receive = matches!(work.effect, WorkEffect::Post { action: Action::Receive { .. }, .. });
         let result = if is_triggered {
-            self.fixture.cancel(is_receive, context_of(number))
+            self.fixture.cancel(is_receive, number as u64)
         } else {
             self.fixture.domain.cancel_work(number as u64)
         };
@@ -321,8 +301,8 @@ impl Runner<'_> {
             }
             return;
         }
-        let before = self.seen.reports[work_of(context)].replace(result);
-        assert_eq!(before, None, "work {} was reported again", work_of(context));
+        let before = self.seen.reports[context as usize].replace(result);
+        assert_eq!(before, None, "work {context} was reported again");
     }
 
     /// Waits until all due works have ended.

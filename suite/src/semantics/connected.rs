@@ -1,0 +1,23 @@
+//! Tests of connections that run natively and behind the C interface: in them, the names of the library's
+//! objects mean the suite's handles.
+
+#[path = "connection_order.rs"]
+mod connection_order;
+#[path = "connections.rs"]
+mod connections;
+#[path = "failed_connections.rs"]
+mod failed_connections;
+#[path = "shared_connections.rs"]
+mod shared_connections;
+#[path = "shutdown.rs"]
+mod shutdown;
+
+use super::shared_contexts;
+
+mod prelude {
+    pub(super) use crate::handle::Endpoint;
+    pub(super) use crate::semantics::prelude::*;
+    pub(super) use crate::sides::{
+        ConnectionEvent, Event, Side, make_connected_event, make_shutdown_event, open_connection,
+    };
+}
