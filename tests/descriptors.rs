@@ -7,6 +7,10 @@ use std::time::Duration;
 use homespun::wait::WaitError;
 use homespun::{FabricAddress, Tag, WaitObject};
 
+use homespun_suite::connecting::{
+    Side, close_with_progress, next_completion_of_first_side, next_event_of_first_side,
+    next_request_of_first_side,
+};
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::sleeping::WAIT_OBJECTS;
@@ -52,6 +56,51 @@ fn use_an_endpoint_briefly(transport: &TransportKind) {
     }
 }
 
+/// The number of connections at a time.
+const CONNECTIONS: u64 = 20;
+
+/// Opens connections. The client shuts down some, and the server rejects some requests or leaves them
+/// unread.
+fn use_connections_briefly(transport: &TransportKind) {
+    let net = Net::new(transport, Turns::Alternate);
+    let (client, server) = (Side::new(&net), Side::new(&net));
+    for _ in 0..5 {
+        let listener = server.open_listener(CONNECTIONS);
+        let name = listener.name().expect("it listens");
+        let mut pairs = Vec::new();
+        for number in 0..CONNECTIONS {
+            let connecting = client.open_endpoint(number);
+            connecting.connect(name, b"may I?").expect("a first request");
+            let request = next_request_of_first_side(&[&server, &client]);
+            match number % 4 {
+                0 => request.reject(b"no").expect("an undecided request"),
+                1 => drop(request),
+                _ => {
+                    let accepting = server.open_endpoint_for_request(&request, number);
+                    accepting.accept(b"").expect("an undecided request");
+                    assert!(next_event_of_first_side(&[&server, &client]).is_ok());
+                    assert!(next_event_of_first_side(&[&client, &server]).is_ok());
+                    accepting.recv(marked_buffer(1000), FabricAddress::UNSPECIFIED, number).expect("room");
+                    connecting.send(payload(number, 1000), FabricAddress::UNSPECIFIED, number).expect("room");
+                    assert_eq!(next_completion_of_first_side(&[&server, &client]).context, number);
+                    assert_eq!(next_completion_of_first_side(&[&client, &server]).context, number);
+                    pairs.push((connecting, Some(accepting)));
+                    continue;
+                }
+            }
+            assert!(next_event_of_first_side(&[&client, &server]).is_err());
+            pairs.push((connecting, None));
+        }
+        for (connecting, _) in pairs.iter().filter(|(_, accepting)| accepting.is_some()).step_by(2) {
+            connecting.shutdown().expect("it is connected");
+        }
+        // The server does not read this request.
+        let unheard = client.open_endpoint(0);
+        unheard.connect(name, b"hello?").expect("a first request");
+        close_with_progress((unheard, listener, pairs), &[&client, &server]);
+    }
+}
+
 /// Sleeps on queues with each wait object, alone and in a wait set.
 fn use_wait_objects_briefly(transport: &TransportKind) {
     let net = Net::new(transport, Turns::Alternate);
@@ -82,10 +131,12 @@ fn closed_endpoints_leave_no_descriptors_or_mappings() {
     ];
     // Resources that the process opens once and keeps are not counted.
     transports.iter().for_each(use_an_endpoint_briefly);
+    transports.iter().for_each(use_connections_briefly);
     transports.iter().for_each(use_wait_objects_briefly);
     let before = ProcessResources::measure_now();
     for _ in 0..3 {
         transports.iter().for_each(use_an_endpoint_briefly);
+        transports.iter().for_each(use_connections_briefly);
         transports.iter().for_each(use_wait_objects_briefly);
     }
     assert_eq!(ProcessResources::measure_now(), before);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{FabricAddress, WaitObject};
+use homespun::{CounterEvents, FabricAddress, WaitObject};
 
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::{self, PATIENCE};
@@ -223,4 +223,106 @@ fn messages_wake_every_sleeper() {
             }
         }
     }
+}
+
+/// In each round, posts a receive and a send that report no success. Then sleeps on the counters until all
+/// but the last few operations have ended.
+fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
+    let (received, sent) =
+        (party.local_counter(CounterEvents::RECV), party.local_counter(CounterEvents::SEND));
+    for round in 0..rounds {
+        delay_randomly(&mut random);
+        party.endpoint.recv(marked_buffer(20_000), ANY, round).expect("room for a receive");
+        let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
+        let flags = match random.u32(0..4) {
+            0 => OpFlags::INJECT_COMPLETE,
+            1 => OpFlags::MATCH_COMPLETE,
+            _ => OpFlags::DELIVERY_COMPLETE,
+        };
+        let buffers = vec![payload(round, len_bytes)];
+        let send = SendMsg { buffers, to: party.peer(), context: round, flags, ..SendMsg::default() };
+        party.endpoint.sendmsg(send).expect("room for a send");
+        delay_randomly(&mut random);
+        let counters = if random.bool() { [received, sent] } else { [sent, received] };
+        for counter in counters {
+            sleeping::wait_for_threshold(counter, (round + 1).saturating_sub(random.u64(0..WINDOW)));
+        }
+    }
+    sleeping::wait_for_threshold(received, rounds);
+    sleeping::wait_for_threshold(sent, rounds);
+}
+
+/// Disturbs the threads that wait for counters: reads and signals.
+fn disturb_counter_waiters(party: &Party, is_over: &AtomicBool, mut random: Rng) {
+    let counters = [CounterEvents::RECV, CounterEvents::SEND].map(|event| party.local_counter(event));
+    while !is_over.load(Ordering::SeqCst) {
+        thread::sleep(Duration::from_micros(random.u64(0..2000)));
+        let counter = counters[random.usize(0..2)];
+        match random.u32(0..6) {
+            0 => party.local_cq().progress(),
+            1 => counter.add(0),
+            2 => {
+                counter.read_error();
+            }
+            3 => {
+                let _ = counter.wait(u64::MAX, Some(Duration::from_micros(random.u64(0..500))));
+            }
+            4 => {
+                let _ = party.local_cq().sread(Some(Duration::from_micros(random.u64(0..500))));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn check_counter_sleepers_wake_over(transport: &TransportKind) {
+    let mut seeds = Rng::with_seed(fastrand::u64(..));
+    let rounds = read_round_count();
+    for wait in sleeping::BLOCKING_WAIT_OBJECTS {
+        for disturbs in [false, true] {
+            let net = Net::new(transport, Turns::Alternate);
+            let setup = || Setup { asleep: true, wait, counts: true, selective: true, ..Setup::default() };
+            let (alice, bob) = net.open_pair_with(setup(), setup());
+            let (is_over, is_counted) = (AtomicBool::new(false), AtomicU64::new(0));
+            thread::scope(|scope| {
+                for party in [&alice, &bob] {
+                    let (is_over, is_counted) = (&is_over, &is_counted);
+                    let random = seeds.fork();
+                    scope.spawn(move || {
+                        post_and_sleep_on_counters(party, rounds, random);
+                        is_counted.fetch_add(1, Ordering::SeqCst);
+                        // Make progress, so that the peer gets the acknowledgements that it needs.
+                        while is_counted.load(Ordering::SeqCst) < 2 {
+                            party.local_counter(CounterEvents::RECV).progress();
+                            thread::yield_now();
+                        }
+                        is_over.store(true, Ordering::SeqCst);
+                    });
+                    // Two more threads wait for the counter of receives, by blocking calls. A thread that
+                    // polls the descriptor instead may miss an event that another thread has read.
+                    for _ in 0..2 {
+                        let mut random = seeds.fork();
+                        scope.spawn(move || {
+                            let counter = party.local_counter(CounterEvents::RECV);
+                            for round in 1..=rounds {
+                                delay_randomly(&mut random);
+                                assert_eq!(counter.wait(round, Some(PATIENCE)), Ok(()), "it was not woken");
+                            }
+                        });
+                    }
+                    if disturbs {
+                        let random = seeds.fork();
+                        scope.spawn(move || disturb_counter_waiters(party, is_over, random));
+                    }
+                }
+            });
+            net.start_driving(&alice);
+            net.start_driving(&bob);
+        }
+    }
+}
+
+#[test]
+fn counter_events_wake_every_sleeper() {
+    TRANSPORTS.iter().for_each(check_counter_sleepers_wake_over);
 }

@@ -181,6 +181,31 @@ fn death_behind_a_partition_is_learned_after_it_heals() {
 }
 
 #[test]
+fn new_endpoint_takes_the_address_of_a_killed_one() {
+    let (fabric, simulation) = Fabric::simulated(1);
+    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let address = address_of(&right);
+    simulation.kill(address);
+    let again = fabric.open_endpoint(&Hints::new().src_addr(address)).expect("a free address");
+    assert!(simulation.run_until_idle(LONG));
+    post_receive(&again);
+    post_send(&left, &again, "welcome back");
+    assert!(left.cq.sread(None).expect("no failure").is_some());
+    assert_eq!(poll_text(&again.cq).as_deref(), Some("welcome back"));
+}
+
+#[test]
+fn broken_link_fails_the_sends_under_way() {
+    let (fabric, simulation) = Fabric::simulated(1);
+    let (left, right) = open_linked_pair(&fabric, &simulation);
+    simulation.set_faults(Faults { lose_per_mille: 1000, ..with_latency() });
+    post_receive(&right);
+    post_send(&left, &right, "lost");
+    assert_eq!(simulation.break_links(address_of(&left), address_of(&right)), 1);
+    assert_eq!(left.cq.sread(None), Err(ReadError::ErrorAvailable));
+}
+
+#[test]
 fn closing_endpoint_lingers_in_simulated_time() {
     let (fabric, simulation) = Fabric::simulated(1);
     let (left, right) = open_linked_pair(&fabric, &simulation);
@@ -367,4 +392,39 @@ fn trace_tells_what_a_message_takes() {
     assert_eq!(arrived.what, TraceAction::Arrived { count_bytes });
     assert!(sent.to_string().ends_with(&format!("{from} -> {to} sends {count_bytes} bytes")), "{sent}");
     assert_eq!(simulation.take_trace(), [], "taken");
+}
+
+/// A message spreads from the first of 10,000 endpoints: each passes it on to [`FAN_OUT`] others.
+#[test]
+fn message_spreads_to_ten_thousand_endpoints() {
+    const ENDPOINTS: usize = 10_000;
+    const FAN_OUT: usize = 100;
+    let (fabric, simulation) = Fabric::simulated(1);
+    let info = fabric.info(&Hints::new()).expect("an info");
+    let domain = fabric.domain(&info).expect("a domain");
+    let nodes: Vec<OpenEndpoint> = (0..ENDPOINTS)
+        .map(|_| domain.endpoint_builder(&info).cq_size(4).open().expect("an endpoint"))
+        .collect();
+    nodes.iter().for_each(post_receive);
+    simulation.set_faults(Faults { latency_max: 4 * LATENCY, ..with_latency() });
+    let mut reached = vec![0];
+    let mut has_received = vec![false; ENDPOINTS];
+    while !reached.is_empty() {
+        for number in reached.drain(..) {
+            let from = &nodes[number];
+            for to in (number * FAN_OUT + 1..ENDPOINTS).take(FAN_OUT) {
+                let to = introduce(from, &nodes[to]);
+                from.endpoint.inject(b"news", to, None, None).expect("room");
+            }
+        }
+        assert!(simulation.run_until_idle(LONG), "latency is all that takes time");
+        for (number, node) in nodes.iter().enumerate() {
+            if let Some(text) = poll_text(&node.cq) {
+                assert_eq!(text, "news");
+                assert!(!std::mem::replace(&mut has_received[number], true), "{number} gets it again");
+                reached.push(number);
+            }
+        }
+    }
+    assert_eq!(has_received.iter().filter(|received| **received).count(), ENDPOINTS - 1);
 }

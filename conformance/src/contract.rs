@@ -87,12 +87,14 @@ fn promises<P: Provider>() -> Vec<Promise<P>> {
             link_up_names_address_and_instance_of_the_peer
             endpoints_of_each_address_format_exchange_frames
             simultaneous_connects_make_two_links
+            two_connects_to_one_peer_make_two_links
             endpoint_connects_to_itself
             connect_to_a_vacant_address_fails_with_econnrefused
             endpoint_reopened_at_an_address_has_its_own_instance
             stop_accepting_refuses_new_links_and_keeps_old_ones
             link_unreported_by_the_acceptor_never_comes_up
-            connect_before_or_after_stop_accepting_succeeds
+            connecting_link_comes_up_after_stop_accepting
+            connect_after_stop_accepting_succeeds
             links_between_many_endpoints_carry_their_own_frames;
         Features::empty(), frames:
             frames_arrive_whole_and_in_order
@@ -100,8 +102,10 @@ fn promises<P: Provider>() -> Vec<Promise<P>> {
             frames_handed_over_arrive_without_further_calls
             send_inline_takes_payload_up_to_its_limit
             many_small_frames_arrive_in_order
+            large_frame_arrives_whole
             frame_sent_before_link_up_arrives_after_it
-            flushed_frame_arrives_without_further_calls_of_the_sender;
+            flushed_frame_arrives_without_further_calls_of_the_sender
+            transport_moved_to_another_thread_works;
         Features::empty(), room:
             full_link_delivers_everything_once_the_peer_reads
             broken_link_answers_full_until_link_down
@@ -113,6 +117,7 @@ fn promises<P: Provider>() -> Vec<Promise<P>> {
             drain_completes_without_calls_of_the_peer
             drain_while_connecting_completes_without_calls_of_the_peer
             drain_of_a_full_link_completes_when_the_peer_is_dropped
+            transport_dropped_after_a_drain_loses_no_frames
             drain_of_a_full_link_delivers_the_taken_frames
             drain_from_both_sides_completes
             close_while_connecting_reports_nothing
@@ -122,6 +127,7 @@ fn promises<P: Provider>() -> Vec<Promise<P>> {
             reused_link_id_gets_no_events_of_its_predecessor;
         Features::PULLS, exposing:
             pull_reads_exposed_payload_whole_and_in_parts
+            pull_again_reads_the_same_payload
             pull_of_memory_that_is_exposed_again_reads_its_new_content
             pull_beyond_exposed_memory_fails
             pull_from_an_invalid_description_fails
@@ -149,7 +155,9 @@ fn promises<P: Provider>() -> Vec<Promise<P>> {
             room_keeps_the_transport_ready_until_it_is_reported
             drain_completes_while_the_endpoint_sleeps
             free_room_wakes_the_sender
-            end_of_a_link_wakes_the_peer
+            drain_wakes_the_peer
+            abort_wakes_the_peer
+            dropped_transport_wakes_the_peer
             wake_fd_works_inside_another_epoll
             sleeping_endpoints_miss_no_wakeup;
         Features::BACKLOG, waking:

@@ -172,13 +172,14 @@ pub(crate) struct CmEvent {
     fid: *mut Fid,
     /// The info of a request. The application will own and free the info.
     info: Option<InfoList>,
-    handle: *mut Fid,
+    /// The number of a request among all requests.
+    serial: u64,
     data: Box<[u8]>,
 }
 
 impl CmEvent {
     /// Converts an event. If the application has peeked at a connection request, `peeked` is the
-    /// handle and the info that the peek returned.
+    /// request's number and the info that the peek returned.
     ///
     /// # Errors
     ///
@@ -186,15 +187,15 @@ impl CmEvent {
     pub(crate) fn new(
         event: ConnectionEvent,
         fabric: *const c_void,
-        peeked: Option<(usize, InfoList)>,
+        peeked: Option<(u64, InfoList)>,
         is_peek: bool,
     ) -> Result<CmEvent, Failure> {
         let fid = |object: u64| ptr::with_exposed_provenance_mut(object as usize);
         Ok(match event {
             ConnectionEvent::Request(request) => {
-                let handle = handles::find_or_add_request_handle(&request, fabric, is_peek);
+                let (handle, serial) = handles::find_or_add_request_handle(&request, fabric, is_peek);
                 let info = match peeked {
-                    Some((of, info)) if of == handle.addr() => info,
+                    Some((of, info)) if of == serial => info,
                     _ => {
                         let name = offered_name::current();
                         let names = handles::lookup_passive_names(&request)
@@ -209,21 +210,23 @@ impl CmEvent {
                     }
                 };
                 let (number, data) = (FI_CONNREQ, request.data().into());
-                CmEvent { number, fid: fid(request.passive_endpoint()), info: Some(info), handle, data }
+                CmEvent { number, fid: fid(request.passive_endpoint()), info: Some(info), serial, data }
             }
             ConnectionEvent::Connected { endpoint, data } => {
-                let (number, handle) = (FI_CONNECTED, ptr::null_mut());
-                CmEvent { number, fid: fid(endpoint), info: None, handle, data }
+                CmEvent { number: FI_CONNECTED, fid: fid(endpoint), info: None, serial: 0, data }
             }
-            ConnectionEvent::Shutdown { endpoint, .. } => {
-                let (number, handle) = (FI_SHUTDOWN, ptr::null_mut());
-                CmEvent { number, fid: fid(endpoint), info: None, handle, data: Box::default() }
-            }
+            ConnectionEvent::Shutdown { endpoint, .. } => CmEvent {
+                number: FI_SHUTDOWN,
+                fid: fid(endpoint),
+                info: None,
+                serial: 0,
+                data: Box::default(),
+            },
         })
     }
 
     /// Writes the entry, and as much of the data as fits. Returns the number of bytes written. For
-    /// a peek at a connection request, also returns the request's handle and info: a later read of
+    /// a peek at a connection request, also returns the request's number and info: a later read of
     /// this request returns the same info.
     ///
     /// # Safety
@@ -234,8 +237,8 @@ impl CmEvent {
         buf: *mut c_void,
         len_bytes: usize,
         is_peek: bool,
-    ) -> (usize, Option<(usize, InfoList)>) {
-        let CmEvent { fid, info, handle, data, .. } = self;
+    ) -> (usize, Option<(u64, InfoList)>) {
+        let CmEvent { fid, info, serial, data, .. } = self;
         let info_head = info.as_ref().map_or(ptr::null_mut(), InfoList::head);
         let data_bytes = data.len().min(len_bytes - ENTRY_BYTES);
         // SAFETY: the caller promises the room; the entry may be unaligned.
@@ -244,7 +247,7 @@ impl CmEvent {
             ptr::copy_nonoverlapping(data.as_ptr(), buf.cast::<u8>().add(ENTRY_BYTES), data_bytes);
         }
         let peeked = match info {
-            Some(info) if is_peek => Some((handle.addr(), info)),
+            Some(info) if is_peek => Some((serial, info)),
             Some(info) => {
                 info.into_raw();
                 None

@@ -29,9 +29,8 @@ pub(crate) struct EqState {
     pub(crate) eq: EventQueue,
     /// The address of the fabric.
     fabric: usize,
-    /// The handle and the info of a connection request that the application has peeked at but not
-    /// read.
-    peeked: Mutex<Option<(usize, InfoList)>>,
+    /// The number and the info of a connection request that the application has peeked at but not read.
+    peeked: Mutex<Option<(u64, InfoList)>>,
     /// The `FI_WAIT_*` value with which the application opened the queue.
     wait_obj: u32,
     err_data: ErrorData,

@@ -21,6 +21,8 @@ static HANDLES: LazyLock<Mutex<Handles>> = LazyLock::new(Mutex::default);
 struct Handles {
     passive: HashMap<usize, (PassiveEndpoint, Names)>,
     requests: HashMap<usize, Held>,
+    /// How many requests there have been.
+    request_count: u64,
 }
 
 /// A request that the application has read or peeked at, and has neither accepted nor rejected.
@@ -28,6 +30,8 @@ struct Held {
     request: ConnectionRequest,
     /// The address of the passive endpoint that received the request, or 0 if that endpoint was closed.
     passive: usize,
+    /// Distinguishes the request from later ones, whose handles may have the same address.
+    serial: u64,
     /// Whether the application has read the request, and not only peeked at it.
     is_read: bool,
     /// The address of the fabric of the request.
@@ -63,22 +67,19 @@ pub(crate) fn lookup_passive_names(request: &ConnectionRequest) -> Option<Names>
 }
 
 /// Removes a passive endpoint before it closes. Keeps the requests that were read: the application may still
-/// accept them. Rejects the others, as the close does with those that the application has not seen.
+/// accept them. Lets go of those that were only peeked at: the close rejects them as it rejects unseen ones,
+/// unless an endpoint is open for them.
 pub(crate) fn remove_passive<T>(at: *const T) {
     let mut handles = HANDLES.lock();
     let passive = handles.passive.remove(&at.addr());
-    let mut unread = Vec::new();
+    let is_unread = |held: &Held| held.passive == at.addr() && !held.is_read;
+    let unread: Vec<_> = handles.requests.extract_if(|_, held| is_unread(held)).collect();
     for held in handles.requests.values_mut().filter(|held| held.passive == at.addr()) {
         held.passive = 0;
-        unread.extend((!held.is_read).then(|| held.request.clone()));
     }
-    // Both the requests and the passive endpoint lock endpoints, so unlock the handles first.
+    // Dropping requests and the passive endpoint locks endpoints, so unlock the handles first.
     drop(handles);
-    for request in unread {
-        // Its requester may be gone, or the application may have answered it.
-        let _is_answered = request.reject(b"").is_err();
-    }
-    drop(passive);
+    drop((unread, passive));
 }
 
 /// Removes the pending requests of a fabric, before the fabric closes.
@@ -86,29 +87,35 @@ pub(crate) fn remove_requests_of_fabric<T>(at: *const T) {
     remove_requests(|held| held.fabric == at.addr());
 }
 
-/// Returns the handle of a request: every call returns the same one. Keeps the request until the
-/// application accepts it, rejects it or closes the fabric.
+/// Returns the handle of a request, and a number that no other request has: every call returns the same ones.
+/// Keeps the request until the application accepts it, rejects it or closes the fabric.
 pub(crate) fn find_or_add_request_handle(
     request: &ConnectionRequest,
     fabric: *const c_void,
     is_peek: bool,
-) -> *mut Fid {
-    let mut handles = HANDLES.lock();
+) -> (*mut Fid, u64) {
+    let handles = &mut *HANDLES.lock();
     let known = handles.requests.iter().find(|(_, held)| held.request == *request).map(|(&at, _)| at);
     let at = known.unwrap_or_else(|| {
         let fid = Fid { fclass: FI_CLASS_CONNREQ, context: ptr::null_mut(), ops: &REQUEST_OPS };
         let fid = Box::new(RequestFid(fid));
         let at = ptr::from_ref(&*fid).expose_provenance();
         let passive = request.passive_endpoint() as usize;
-        let held =
-            Held { request: request.clone(), passive, is_read: false, fabric: fabric.addr(), _fid: fid };
+        handles.request_count += 1;
+        let held = Held {
+            request: request.clone(),
+            passive,
+            serial: handles.request_count,
+            is_read: false,
+            fabric: fabric.addr(),
+            _fid: fid,
+        };
         handles.requests.insert(at, held);
         at
     });
-    if let Some(held) = handles.requests.get_mut(&at) {
-        held.is_read |= !is_peek;
-    }
-    ptr::with_exposed_provenance_mut(at)
+    let held = handles.requests.get_mut(&at).expect("it was found or added");
+    held.is_read |= !is_peek;
+    (ptr::with_exposed_provenance_mut(at), held.serial)
 }
 
 /// Returns the object that a handle names, if it is valid.

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use homespun_conformance::transport::{
     BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive_until, pseudo_random_payload,
@@ -13,13 +13,17 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Armed, LinkError, Transport};
 use homespun_engine::wire::Header;
 use homespun_shm::{ShmProvider, ShmTransport};
-use rustix::io::pwrite;
+use rustix::io::{pwrite, write};
 
 use crate::raw::{RawSocket, encode_greeting, make_doorbell, make_ring_memfd, vacant_address};
 
-/// Where the lines of a ring begin, and how long each is.
+/// Where the lines of a ring begin, how many there are, and how long each is.
 const LINES_START_BYTES: u64 = 192;
+const LINES: usize = 512;
 const LINE_BYTES: usize = 64;
+
+/// The value that a peer writes to a doorbell. It is the same in either byte order.
+const ONE: [u8; 8] = [1; 8];
 
 /// The content of a line: kind, flags, payload length, and the words of the header.
 #[derive(Clone, Copy)]
@@ -55,20 +59,29 @@ impl LineSpec {
     }
 }
 
-/// Connects a peer whose ring already holds these lines, and behind them these bytes. The link ends with the
-/// socket.
-fn connect_peer(to: &TestEndpoint<ShmTransport>, lines: &[LineSpec], behind: &[u8]) -> RawSocket {
-    let (ring, doorbell) = (make_ring_memfd(), make_doorbell());
-    let mut bytes = Vec::new();
-    for (position, line) in lines.iter().enumerate() {
-        bytes.extend(line.encode_at(position));
-        bytes.resize((position + 1) * LINE_BYTES, 0);
+/// A peer, and the descriptors that it shares with the endpoint.
+struct Peer {
+    #[expect(dead_code, reason = "the link ends with it")]
+    control: RawSocket,
+    ring: OwnedFd,
+    doorbell: OwnedFd,
+}
+
+impl Peer {
+    /// Connects a peer whose ring already holds these lines, and behind them these bytes.
+    fn connect(to: &TestEndpoint<ShmTransport>, lines: &[LineSpec], behind: &[u8]) -> Peer {
+        let (ring, doorbell) = (make_ring_memfd(), make_doorbell());
+        let mut bytes = Vec::new();
+        for (position, line) in lines.iter().enumerate() {
+            bytes.extend(line.encode_at(position));
+            bytes.resize((position + 1) * LINE_BYTES, 0);
+        }
+        bytes.extend(behind);
+        pwrite(&ring, &bytes, LINES_START_BYTES).unwrap();
+        let control = RawSocket::connect(to.address());
+        control.send(&encode_greeting(vacant_address(), 5), &[ring.as_fd(), doorbell.as_fd()]);
+        Peer { control, ring, doorbell }
     }
-    bytes.extend(behind);
-    pwrite(&ring, &bytes, LINES_START_BYTES).unwrap();
-    let control = RawSocket::connect(to.address());
-    control.send(&encode_greeting(vacant_address(), 5), &[ring.as_fd(), doorbell.as_fd()]);
-    control
 }
 
 /// Drives the endpoint until it has reported so many frames of its last link, or the end of the link. Arms it
@@ -123,7 +136,7 @@ fn wrong_line_or_cut_frame_ends_its_own_link_only() {
     for (what, lines, behind, has_ended, frames) in cases {
         let endpoint = &mut endpoints[1];
         let seen = endpoint.recorder.log().len();
-        let peer = connect_peer(endpoint, &lines, &behind);
+        let peer = Peer::connect(endpoint, &lines, &behind);
         observe(endpoint, seen, frames);
         let peer = (!has_ended).then_some(peer);
         let (found, end) = observe(endpoint, seen, usize::MAX);
@@ -138,4 +151,19 @@ fn wrong_line_or_cut_frame_ends_its_own_link_only() {
         endpoints[0].post(link, pseudo_random_payload(100, 1));
         drive_until(&mut endpoints, "a frame of the other link", |[_, b]| b.recorder.log().len() > seen);
     }
+}
+
+/// A change may give a line the sequence number of the previous lap. Then only the line's check reveals the
+/// change. The endpoint sleeps meanwhile.
+#[test]
+fn line_with_previous_sequence_number_ends_the_link() {
+    let mut endpoint = TestEndpoint::open(&ShmProvider::new(), 22);
+    let mut line = ACK.encode_at(LINES);
+    line[..2].copy_from_slice(&ACK.encode_at(0)[..2]);
+    let peer = Peer::connect(&endpoint, &[ACK; LINES], &[]);
+    observe(&mut endpoint, 0, LINES);
+    pwrite(&peer.ring, &line, LINES_START_BYTES).unwrap();
+    write(&peer.doorbell, &ONE).unwrap();
+    let (_, end) = observe(&mut endpoint, 0, usize::MAX);
+    assert!(matches!(end, Some(LinkError::Protocol(_))), "{end:?}");
 }

@@ -1,14 +1,16 @@
 //! A frame with a changed header, and a frame that is cut, end the link of their peer with an error, and no
-//! other link. `engine/src/wire/` tests every byte of every header.
+//! other link. A connector refuses a greeting with a changed byte. `engine/src/wire/` tests every byte of
+//! every header.
 
 mod side;
 
 use std::io::Write;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{LinkError, Transport};
 use homespun_engine::wire::Header;
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::Hello;
 use homespun_tcp::TcpProvider;
@@ -62,4 +64,26 @@ fn changed_or_cut_header_ends_its_own_link_only() {
     friend.transport.send_inline(friendly, &Header::Fenced, &[]).unwrap();
     drive_until("a frame", &mut [&mut side, &mut friend], |sides| !sides[0].events.frames.is_empty());
     assert_eq!(friend.events.down, []);
+}
+
+#[test]
+fn changed_greeting_byte_refuses_the_link() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut side = Side::open(&TcpProvider::new());
+    let hello = Hello { address: address.into(), instance: 7 }.to_bytes();
+    let welcome = ClaimRecord { status: ClaimStatus::Welcome, token: 0x0123_4567_89ab_cdef }.to_bytes();
+    let greeting = [&hello[..], &welcome].concat();
+    for at in 0..greeting.len() {
+        let mut changed = greeting.clone();
+        changed[at] ^= 1;
+        let link = side.transport.connect(address.into());
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&changed).unwrap();
+        drive_until("the refusal", &mut [&mut side], |sides| !sides[0].events.down.is_empty());
+        let (down, error) = side.events.down.remove(0);
+        let is_named = matches!(error, LinkError::Protocol(_) | LinkError::OtherVersion { .. });
+        assert!(down == link && is_named, "byte {at}: {error:?}");
+        assert!(side.events.up.is_empty(), "byte {at}");
+    }
 }

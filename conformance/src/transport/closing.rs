@@ -80,9 +80,9 @@ pub fn drain_of_a_full_link_completes_when_the_peer_is_dropped<P: Provider>(back
     drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
 }
 
-/// The drain of a full link delivers all frames that the link has taken. Then the link ends. The transport
-/// may be dropped once the link has [drained](Transport::draining_count).
-pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(backend: Backend<'_, P>) {
+/// Once a full link has [drained](Transport::draining_count), its transport may be dropped. The peer still
+/// gets all frames that the link has taken.
+pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();
     let taken = fill_link(&mut endpoints[0], link, 100) - 1;
     let end = if endpoints[0].has_half_sent_frame(link) { RESET } else { LinkError::Closed };
@@ -106,6 +106,19 @@ fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId)
     let taken = FRAMES - endpoint.queued_frame_count(link);
     assert!(taken > 0, "an idle link takes no frame");
     taken
+}
+
+/// The drain of a full link delivers all frames that the link has taken. Then the link ends.
+pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(backend: Backend<'_, P>) {
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    let taken = fill_link(&mut endpoints[0], link, 100) - 1;
+    let end = if endpoints[0].has_half_sent_frame(link) { RESET } else { LinkError::Closed };
+    endpoints[0].close(link, Close::Drain);
+    drive_until(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
+        a.transport.draining_count() == 0 && b.recorder.down_error(peer).is_some()
+    });
+    assert_eq!(endpoints[1].recorder.down_error(peer), Some(&end));
+    assert_eq!(endpoints[1].recorder.frame_count(peer), taken);
 }
 
 /// Both sides may drain the same link.

@@ -55,6 +55,30 @@ pub fn simultaneous_connects_make_two_links<P: Provider>(backend: Backend<'_, P>
     }
 }
 
+/// Each [`connect`](Transport::connect) makes a new link.
+pub fn two_connects_to_one_peer_make_two_links<P: Provider>(backend: Backend<'_, P>) {
+    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
+    let address = endpoints[1].address();
+    let links = [endpoints[0].connect(address), endpoints[0].connect(address)];
+    for (len_bytes, link) in [300, 400].into_iter().zip(links) {
+        endpoints[0].post(link, pseudo_random_payload(len_bytes, 1));
+    }
+    drive_until(&mut endpoints, "both links, and a frame on each", |[a, b]| {
+        a.recorder.live_link_count() == 2 && b.recorder.log().len() == 4
+    });
+    let [mut a, b] = endpoints;
+    let frames = b.recorder.up_events().into_iter().map(|(link, ..)| b.recorder.payloads_of(link));
+    let mut frames: Vec<Vec<&[u8]>> = frames.collect();
+    frames.sort_by_key(|frames| frames[0].len());
+    assert_eq!(frames, [[pseudo_random_payload(300, 1)], [pseudo_random_payload(400, 1)]]);
+
+    a.close(links[0], Close::Drain);
+    a.post(links[1], pseudo_random_payload(500, 1));
+    drive_until(&mut [a, b], "the end of one link, and a frame on the other", |[a, b]| {
+        b.recorder.log().len() == 6 && a.recorder.live_link_count() == 1
+    });
+}
+
 /// An endpoint may connect to itself. Then each end of the link has a link number of its own.
 pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     let mut a = backend.open_endpoint(11);
@@ -157,23 +181,30 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
     }
 }
 
-/// An endpoint that [stops accepting](Transport::stop_accepting) still connects to others, before and after.
-/// An endpoint that accepts a connection begins a link to the requester and takes no others from then on. An
-/// endpoint may have messages for new peers while it is being closed.
-pub fn connect_before_or_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P>) {
-    for stops_first in [false, true] {
-        let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
-        let address = endpoints[1].address();
-        if stops_first {
-            endpoints[0].transport.stop_accepting();
-        }
-        let link = endpoints[0].connect(address);
-        endpoints[0].transport.stop_accepting();
-        endpoints[0].post(link, pseudo_random_payload(500, 1));
-        drive_until(&mut endpoints, "the frame", |[a, b]| {
-            b.recorder.log().len() == 2 && a.recorder.live_link_count() == 1
-        });
-    }
+/// A link that is connecting when its connector [stops accepting](Transport::stop_accepting) comes up: an
+/// endpoint that accepts a connection begins a link to the requester, and takes no others from then on.
+pub fn connecting_link_comes_up_after_stop_accepting<P: Provider>(backend: Backend<'_, P>) {
+    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
+    let address = endpoints[1].address();
+    let link = endpoints[0].connect(address);
+    endpoints[0].transport.stop_accepting();
+    endpoints[0].post(link, pseudo_random_payload(500, 1));
+    drive_until(&mut endpoints, "the frame", |[a, b]| {
+        b.recorder.log().len() == 2 && a.recorder.live_link_count() == 1
+    });
+}
+
+/// After [`stop_accepting`](Transport::stop_accepting) an endpoint can still connect to others: it may have
+/// messages for new peers while it is being closed.
+pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P>) {
+    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
+    endpoints[0].transport.stop_accepting();
+    let address = endpoints[1].address();
+    let link = endpoints[0].connect(address);
+    endpoints[0].post(link, pseudo_random_payload(500, 1));
+    drive_until(&mut endpoints, "the frame", |[a, b]| {
+        b.recorder.log().len() == 2 && a.recorder.live_link_count() == 1
+    });
 }
 
 /// Several endpoints with many links between them exchange frames in both directions. Every frame arrives on

@@ -12,7 +12,7 @@ use homespun_engine::buffer::SendBuffer;
 use homespun_engine::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Close, LinkId, Provider, Pull, RemotePayload, Transport};
 
-use crate::transport::{Backend, TestEndpoint, drive_until, pseudo_random_payload};
+use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo_random_payload};
 
 /// By how many bytes the exposed payload is longer than `pull_min_bytes` of the link's caps.
 const EXPOSED_BYTES: usize = 300_000;
@@ -214,6 +214,45 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backe
         let (pulled, place) = exposure.pull_from(&at, 0, len_bytes);
         assert!(is_not_pulled(pulled) || (pulled == Pull::Done && place == *exposure.bytes));
         exposure.assert_link_works();
+    }
+}
+
+/// The peer may pull exposed payload repeatedly and in any order: between frames, and while other payload is
+/// exposed on the same link.
+pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
+    for memory in PayloadMemory::ALL {
+        let mut exposure = Exposure::new(backend, memory);
+        let other = Payload::new(backend, memory, pseudo_random_payload(exposure.bytes.len(), 3));
+        let (link, whole) = (exposure.at_exposer, [IoSlice::new(&other)]);
+        let other_remote = exposure.exposer.transport.expose(link, &whole).expect("the first was exposed");
+        let mut was_refused = false;
+        let both = [(exposure.remote.clone(), exposure.bytes.to_vec()), (other_remote, other.to_vec())];
+        let parts = [(5000, 100_000), (0, 5001), (5000, 100_000), (0, other.len()), (0, 5001)];
+        for (round, (offset_bytes, count_bytes)) in parts.into_iter().enumerate() {
+            for (remote, bytes) in &both {
+                let (pulled, place) = exposure.pull_from(remote, offset_bytes as u64, count_bytes);
+                match pulled {
+                    Pull::Done => {
+                        assert!(!was_refused, "refused before, and done now");
+                        assert!(
+                            place == bytes[offset_bytes..offset_bytes + count_bytes],
+                            "other bytes in round {round}"
+                        );
+                    }
+                    Pull::Refused => was_refused = true,
+                    Pull::Declined => {}
+                    Pull::Fault | Pull::Gone => panic!("{pulled:?} of exposed payload in round {round}"),
+                }
+            }
+            let Exposure { exposer, puller, at_exposer, at_puller, .. } = &mut exposure;
+            exposer.post(*at_exposer, pseudo_random_payload(50, 4));
+            let deadline = backend.deadline_from_now();
+            while puller.recorder.frame_count(*at_puller) <= round {
+                exposer.transmit();
+                puller.receive(BUDGET_FRAMES);
+                deadline.yield_or_panic("a frame between pulls");
+            }
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Sending and receiving frames.
 
 use std::array;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use homespun_engine::transport::{Provider, Transport};
 use homespun_engine::wire::Header;
@@ -8,7 +10,7 @@ use homespun_engine::wire::Header;
 use super::headers;
 use super::test_endpoint::progress_all;
 use crate::transport::{
-    BUDGET_FRAMES, Backend, Event, SIZES, drive_until, message_header, pseudo_random_payload,
+    BUDGET_FRAMES, Backend, Event, SIZES, TestEndpoint, drive_until, message_header, pseudo_random_payload,
 };
 
 /// Frames of all [`SIZES`], in both directions at once, arrive whole and in order, with their headers.
@@ -110,6 +112,19 @@ pub fn many_small_frames_arrive_in_order<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
+/// A frame that is larger than usual buffers arrives whole: 5 MiB, or the provider's largest message if that
+/// is smaller.
+pub fn large_frame_arrives_whole<P: Provider>(backend: Backend<'_, P>) {
+    let len_bytes = backend.clamp_frame_bytes(5 * 1024 * 1024 + 13);
+    let (mut endpoints, link, peer) = backend.open_linked_pair();
+    endpoints[0].post(link, pseudo_random_payload(len_bytes, 1));
+    drive_until(&mut endpoints, "the frame", |[_, b]| b.recorder.frame_count(peer) == 1);
+    assert!(
+        endpoints[1].recorder.payloads_of(peer) == [pseudo_random_payload(len_bytes, 1)],
+        "other bytes than were sent"
+    );
+}
+
 /// The caller may send a frame as soon as [`connect`](Transport::connect) has returned. If the link refuses
 /// the frame, a later send succeeds. The peer reports the link as up before the first frame.
 pub fn frame_sent_before_link_up_arrives_after_it<P: Provider>(backend: Backend<'_, P>) {
@@ -139,4 +154,40 @@ pub fn flushed_frame_arrives_without_further_calls_of_the_sender<P: Provider>(ba
         drive_until(array::from_mut(&mut b), "the frame", |[b]| b.recorder.frame_count(peer) == round);
     }
     assert_eq!((a.receive(BUDGET_FRAMES), b.recorder.down_error(peer)), (0, None));
+}
+
+/// The caller may move a transport between threads. Two threads may call two transports at the same time.
+pub fn transport_moved_to_another_thread_works<P: Provider>(backend: Backend<'_, P>) {
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
+    for size in SIZES {
+        a.post(link, pseudo_random_payload(size, 1));
+        b.post(peer, pseudo_random_payload(size, 2));
+    }
+    // Each side continues until both sides have all frames: a transport may need further calls to send a
+    // frame that it has taken.
+    let finished = AtomicUsize::new(0);
+    let run = |endpoint: &mut TestEndpoint<P::Transport>| {
+        let deadline = backend.deadline_from_now();
+        let mut has_all = false;
+        while finished.load(Ordering::Relaxed) < 2 {
+            endpoint.transmit();
+            endpoint.receive(BUDGET_FRAMES);
+            if !has_all && endpoint.has_sent_all() && endpoint.recorder.log().len() == 1 + SIZES.len() {
+                has_all = true;
+                finished.fetch_add(1, Ordering::Relaxed);
+            }
+            deadline.yield_or_panic("all frames");
+        }
+    };
+    thread::scope(|scope| {
+        for endpoint in [&mut a, &mut b] {
+            scope.spawn(|| run(endpoint));
+        }
+    });
+    assert!(a.recorder.payloads_of(link) == SIZES.map(|size| pseudo_random_payload(size, 2)));
+    assert!(b.recorder.payloads_of(peer) == SIZES.map(|size| pseudo_random_payload(size, 1)));
+    a.post(link, pseudo_random_payload(33, 1));
+    drive_until(&mut [a, b], "a frame, in the first thread again", |[_, b]| {
+        b.recorder.frame_count(peer) == SIZES.len() + 1
+    });
 }

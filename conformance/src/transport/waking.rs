@@ -262,23 +262,35 @@ pub fn free_room_wakes_the_sender<P: Provider>(backend: Backend<'_, P>) {
     }
 }
 
-/// [`Close::Drain`], [`Close::Abort`] and the drop of a transport wake the sleeping peer.
-pub fn end_of_a_link_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
-    for how in [Some(Close::Drain), Some(Close::Abort), None] {
-        let ([a, mut b], link, peer) = backend.open_linked_pair();
-        let mut a = Some(a);
-        let sleep = Sleep::start_when_idle(&mut b);
-        match (how, &mut a) {
-            (Some(how), Some(a)) => a.close(link, how),
-            _ => a = None,
-        }
-        sleep.wait_until_event(&mut b, &format!("{how:?} to wake the peer"), || {
-            a.iter_mut().for_each(make_progress);
-        });
-        drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
-            b.recorder.down_error(peer).is_some()
-        });
-    }
+/// [`Close::Drain`] wakes the sleeping peer.
+pub fn drain_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    close_wakes_the_peer(backend, Close::Drain);
+}
+
+/// [`Close::Abort`] wakes the sleeping peer.
+pub fn abort_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    close_wakes_the_peer(backend, Close::Abort);
+}
+
+fn close_wakes_the_peer<P: Provider>(backend: Backend<'_, P>, how: Close) {
+    let ([mut a, mut b], link, peer) = backend.open_linked_pair();
+    let sleep = Sleep::start_when_idle(&mut b);
+    a.close(link, how);
+    sleep.wait_until_event(&mut b, "the end of the link to wake", || make_progress(&mut a));
+    drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
+        b.recorder.down_error(peer).is_some()
+    });
+}
+
+/// Dropping a transport wakes the sleeping peer.
+pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
+    let ([a, mut b], _, peer) = backend.open_linked_pair();
+    let sleep = Sleep::start_when_idle(&mut b);
+    drop(a);
+    sleep.wait_until_event(&mut b, "the end of the peer to wake", || {});
+    drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
+        b.recorder.down_error(peer).is_some()
+    });
 }
 
 /// A transport does not sleep if a connect, a frame, or the end of a link has come since its last pass.

@@ -313,6 +313,28 @@ fn endpoint_takes_over_address_of_passive_endpoint() {
     assert_eq!(read_address(desk.await_request().info().dest_addr), address);
 }
 
+#[test]
+fn peeked_request_is_refused_at_a_close_unless_an_endpoint_is_open_for_it() {
+    for is_taken in [false, true] {
+        let desk = ConnectionFixture::open();
+        let listener = desk.open_listener();
+        let requester = desk.open_requester(&listener, b"");
+        let seen = desk.await_event_in("a request", 1000, FI_PEEK);
+        // The application owns only the info of a request that it has read.
+        let info = mem::ManuallyDrop::new(seen.info.expect("a request has an info"));
+        let acceptor = is_taken.then(|| desk.open_endpoint(&info));
+        drop(listener);
+        if let Some(acceptor) = acceptor {
+            assert_eq!(accept(&acceptor, b""), 0);
+            let connected = [(); 2].map(|()| desk.await_event("a connection").number);
+            assert_eq!(connected, [FI_CONNECTED; 2]);
+        } else {
+            let failed = desk.await_error("the end of the request", &mut []);
+            assert_eq!((failed.fid, failed.err), (requester.fid(), libc::ECONNREFUSED));
+        }
+    }
+}
+
 /// Shows fi_endpoint/passive-endpoint-needs-event-queue,
 /// fi_cm/connect-once, fi_cm/accept-needs-handle.
 #[test]

@@ -7,11 +7,12 @@ use std::time::Duration;
 use homespun_engine::address::Address;
 use homespun_engine::transport::{LinkError, Transport};
 use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
+use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello, VERSION};
 
 use crate::TcpProvider;
 use crate::descriptors::DescriptorLimit;
-use crate::testing::{Side, drive_until, make_message};
+use crate::testing::{Pair, Side, drive_until, make_message};
 
 pub(super) fn encode_hello(address: &str) -> [u8; HELLO_BYTES] {
     let address: SocketAddr = address.parse().unwrap();
@@ -38,6 +39,39 @@ fn connect_uses_the_bound_source_address() {
     let (_, remote) = listener.accept().unwrap();
     assert_eq!(remote.ip(), side.transport.address().ip());
     assert_ne!(remote.port(), side.transport.address().port());
+}
+
+#[test]
+fn hello_and_first_frame_leave_in_one_write() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let link = side.transport.connect(listener.local_addr().unwrap().into());
+    let (mut raw, _) = listener.accept().unwrap();
+    drive_until("the connection", &mut [], |_| {
+        side.transport.receive(64, &mut side.recorder);
+        side.transport.send_inline(link, &make_message(3, 5), b"abc").is_ok()
+    });
+
+    let mut expected =
+        Hello { address: side.transport.address(), instance: side.instance }.to_bytes().to_vec();
+    let mut head = [0; HEADER_MAX_BYTES];
+    let head_bytes = frame::emit(&make_message(3, 5), &mut head);
+    expected.extend(&head[..head_bytes]);
+    expected.extend(b"abc");
+    let mut received = vec![0; expected.len()];
+    raw.set_nonblocking(true).unwrap();
+    drive_until("hello and frame", &mut [&mut side], |_| match raw.read(&mut received) {
+        Ok(count) => {
+            assert_eq!(count, received.len(), "more reads than one");
+            true
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::WouldBlock);
+            false
+        }
+    });
+    assert_eq!(received, expected);
+    assert!(!side.is_up(link), "up without a hello");
 }
 
 #[test]
@@ -188,6 +222,22 @@ fn peer_that_had_another_version_before_gets_messages() {
 }
 
 #[test]
+fn bad_frame_ends_its_own_link_only() {
+    let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
+    let mut raw = TcpStream::connect(pair.server.transport.address().socket_addr()).unwrap();
+    raw.write_all(&encode_hello("127.0.0.1:100")).unwrap();
+    raw.write_all(&[0xff; 64]).unwrap();
+    let good = pair.into;
+    pair.drive_until("the bad link to end", |_, server| {
+        server.recorder.inboxes.iter().any(|(link, inbox)| *link != good && inbox.down.is_some())
+    });
+    let bad = *pair.server.recorder.inboxes.keys().find(|link| **link != good).unwrap();
+    assert!(matches!(pair.server.down_error(bad), Some(LinkError::Protocol(_))));
+    pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
+    pair.drive_until("a frame on the good link", |_, server| server.received_frames(good).len() == 1);
+}
+
+#[test]
 fn half_open_limit_drops_the_oldest() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let address = side.transport.address().socket_addr();
@@ -215,6 +265,20 @@ fn half_open_limit_drops_the_oldest() {
         assert_eq!(side.transport.half_open.len(), max_links);
         speaking.push(raw);
     }
+}
+
+#[test]
+fn stop_accepting_ends_half_open_connections() {
+    let mut side = Side::open(&TcpProvider::new(), "[::1]:0");
+    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
+    side.transport.stop_accepting();
+    assert!(side.transport.half_open.is_empty());
+    let mut rest = Vec::new();
+    // Either an orderly end or a reset is fine.
+    let _closed_or_reset = raw.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "a stranger was answered");
 }
 
 #[test]
