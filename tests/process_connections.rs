@@ -359,3 +359,28 @@ fn death_at_any_moment_ends_every_wait() {
         assert!(side.poll_event().is_none());
     }
 }
+
+#[test]
+fn closing_process_delivers_everything_it_sent() {
+    for (_net, side, mut other) in open_sides() {
+        let name = other.listen();
+        let endpoint = side.open_endpoint(CLIENT);
+        endpoint.connect(name.into(), b"").unwrap();
+        other.send_command(&Command::NextEvent);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
+        other.execute(&Command::Accept(b"welcome".into()));
+        // The other side reads its event before it sends.
+        other.send_command(&Command::NextEvent);
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(vec![]));
+        other.send_command(&Command::Send(7, 100));
+        assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
+        drop(other);
+        assert_eq!(
+            outcome_of_event(next_event_of_first_side(&[&side])),
+            Outcome::Connected(b"welcome".into())
+        );
+        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Closed);
+        endpoint.recv(marked_buffer(100), NOWHERE, 1).unwrap();
+        assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 100));
+    }
+}

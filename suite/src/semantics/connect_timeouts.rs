@@ -110,3 +110,29 @@ fn accept_in_time_connects_for_longer_than_the_timeout(net: &Net) {
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(end.clone()));
     assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(end));
 }
+
+#[over(connected, native)]
+fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
+    let (clock, client, server) = open_sides(net);
+    let listener = server.open_listener(LISTENER);
+    listener.set_backlog(1).unwrap();
+    for _ in 0..5 {
+        let connecting = open_impatient_endpoint(&client);
+        connecting.connect(listener.name().unwrap(), b"").unwrap();
+        let deadline = Deadline::new();
+        while !matches!(server.eq.peek(), Ok(Some(Event::Connection(ConnectionEvent::Request(_))))) {
+            client.progress();
+            deadline.yield_or_panic("a request");
+        }
+        expect_timeout(&clock, &[&client]);
+        let deadline = Deadline::new();
+        while server.eq.peek() != Ok(None) {
+            client.progress();
+            server.progress();
+            deadline.yield_or_panic("that the request is withdrawn");
+        }
+    }
+    drop(listener);
+    // Both sides can still connect.
+    let _pair = connect_pair(&client, &server);
+}

@@ -2,6 +2,7 @@
 //! `fi_endpoint(3)`. Messages beyond the budget wait at their sender, and none is lost. Other peers need not
 //! wait.
 
+use super::failures::assert_link_ended;
 use super::prelude::*;
 
 /// The receivers' budget for unexpected messages.
@@ -220,4 +221,31 @@ fn discarded_messages_return_credit(net: &Net) {
         deadline.yield_or_panic("messages to throw away");
     }
     assert_eq!(sent, count);
+}
+
+#[over(driven)]
+fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let (accepted, mut ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    drop(bob);
+    while ended.len() < accepted as usize {
+        let failed = alice.next_failure();
+        assert_link_ended(&failed);
+        ended.push(failed.completion.context);
+    }
+    check_all_sends_end(&alice, ended, accepted);
+}
+
+#[over(driven)]
+fn closing_sender_waits_for_credit(net: &Net) {
+    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let (accepted, _ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    thread::scope(|scope| {
+        let closing = scope.spawn(move || drop(alice));
+        for number in 0..accepted {
+            receive_and_check(&bob, number);
+        }
+        closing.join().unwrap();
+    });
+    bob.assert_no_completion();
 }

@@ -346,3 +346,29 @@ fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
     assert!(region.content() == payload(3, 8));
     bob.receive_message(0, 8, &payload(2, 8));
 }
+
+#[over(all)]
+fn read_does_not_overtake_a_read(net: &Net) {
+    let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, MemoryKind::Raw);
+    let mut version: u64 = 0;
+    region.write_at(END, &version.to_le_bytes());
+    for _ in 0..3 {
+        post_read(&alice, &region, 0, 50, LONG_BYTES);
+        post_read(&alice, &region, END, 51, 8);
+        let mut ended = Vec::new();
+        let deadline = Deadline::new();
+        while ended.len() < 2 {
+            version += 1;
+            region.write_at(END, &version.to_le_bytes());
+            alice.progress_all();
+            ended.extend(alice.poll_completion().map(|ended| ended.expect("no read fails").0));
+            deadline.yield_or_panic("two reads");
+        }
+        ended.sort_by_key(|completion| completion.context);
+        let version_at = |n: usize, place: usize| {
+            u64::from_le_bytes(received_bytes(&ended[n].buffer)[place..place + 8].try_into().unwrap())
+        };
+        let [first, second] = [version_at(0, END), version_at(1, 0)];
+        assert!(first <= second, "version {first} was read first, and then {second}");
+    }
+}

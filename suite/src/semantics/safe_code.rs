@@ -1,6 +1,8 @@
 //! Code without `unsafe` may use its handles in any way. Each call must return a result, and nothing may
 //! crash or leak.
 
+use std::mem;
+
 use homespun::Fabric;
 
 use super::prelude::*;
@@ -218,4 +220,85 @@ fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
     cq.close().unwrap();
     av.close().unwrap();
     net.open_party_with(Setup { at: Some(name), ..Setup::default() });
+}
+
+#[over(one_process)]
+fn dropped_endpoint_frees_posted_buffers(net: &Net) {
+    let (alice, bob) = OwnEndpoint::open_pair(net);
+    let peer = FabricAddress(0);
+    let mut rests = Vec::new();
+    for n in 0..20 {
+        let (buffer, rest) = make_watched_buffer(5000);
+        rests.push(rest);
+        let (first, rest) = make_watched_buffer(100);
+        rests.push(rest);
+        let (second, rest) = make_watched_buffer(9000);
+        rests.push(rest);
+        alice.endpoint.trecv(buffer, ANY, Tag(n), n).unwrap();
+        alice.endpoint.recvv(vec![first, second], ANY, n).unwrap();
+    }
+    let messages: Vec<Bytes> = (0..20).map(|n| payload(n, 1000 * n as usize)).collect();
+    for (context, message) in (0..).zip(&messages) {
+        bob.endpoint.recv(marked_buffer(20_000), ANY, context).unwrap();
+        alice.endpoint.send(message.clone(), peer, context).unwrap();
+    }
+    // Half of the receives match messages, and one message is truncated. Nothing reads the entries.
+    for n in 0..10 {
+        bob.endpoint.tsend(payload(n, if n == 3 { 6000 } else { 4000 }), peer, Tag(n), 100 + n).unwrap();
+        bob.endpoint.send(payload(n, 3000), peer, 100 + n).unwrap();
+    }
+    bob.cq.progress();
+    alice.cq.progress();
+    assert!(!rests.iter_mut().any(try_reclaim_allocation), "every buffer is still in use");
+    let mut arrived = Vec::new();
+    thread::scope(|scope| {
+        let closing = scope.spawn(move || drop(alice));
+        let deadline = Deadline::new();
+        while !closing.is_finished() || arrived.len() < messages.len() {
+            match bob.cq.read() {
+                Ok(Some(completion)) if completion.context < 100 => arrived.push(completion),
+                Ok(Some(_)) => {}
+                Ok(None) => deadline.yield_or_panic("what was accepted for sending"),
+                // Some of bob's sends may have failed because alice has closed.
+                Err(ReadError::ErrorAvailable) => {
+                    assert!(bob.cq.read_error().unwrap().unwrap().completion.context >= 100);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    for completion in &arrived {
+        assert!(received_bytes(&completion.buffer) == messages[completion.context as usize]);
+    }
+    assert!(rests.iter_mut().all(try_reclaim_allocation), "a posted buffer is still there");
+    assert!(messages.iter().all(Bytes::is_unique), "a message is still there");
+}
+
+#[over(one_process)]
+fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
+    let (alice, bob) = OwnEndpoint::open_pair(net);
+    let deadline = Deadline::new();
+    let to_alice = FabricAddress(0);
+    (0..3).for_each(|n| alice.endpoint.recv(marked_buffer(20_000), ANY, n).unwrap());
+    // The application has no handle left, but the queue still drives the endpoint.
+    mem::forget(alice.endpoint);
+    for n in 0..3 {
+        bob.endpoint.send(payload(n, 20_000), to_alice, n).unwrap();
+    }
+    let mut read = 0;
+    while read < 3 {
+        let _sent = bob.cq.read();
+        match alice.cq.read() {
+            Ok(Some(completion)) => {
+                assert!(received_bytes(&completion.buffer) == payload(read, 20_000));
+                mem::forget(completion);
+                read += 1;
+            }
+            Ok(None) => deadline.yield_or_panic("messages to an endpoint that was forgotten"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // The objects bound to the endpoint stay busy.
+    assert_eq!(alice.cq.close().unwrap_err().errno(), Errno::EBUSY);
+    assert_eq!(alice.av.close().unwrap_err().errno(), Errno::EBUSY);
 }

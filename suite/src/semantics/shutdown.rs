@@ -148,3 +148,65 @@ fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
         assert_eq!(next_message_of_first_side(&[&client]), payload(1, 8), "{round}");
     }
 }
+
+#[over(connected, automatic, native)]
+fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
+    for order in 0..6 {
+        let (client, server, listener) = open_sides(net);
+        let connecting = client.open_endpoint(CLIENT);
+        connecting.connect(listener.name().unwrap(), b"").unwrap();
+        let request = next_request_of_first_side(&[&server, &client]);
+        let accepting = server.open_endpoint_for_request(&request, SERVER);
+        if order % 2 == 0 {
+            accepting.accept(b"").unwrap();
+        }
+        match order / 2 {
+            0 => {
+                drop((server, client));
+                drop((request, accepting, listener, connecting));
+            }
+            1 => {
+                drop((connecting, listener, accepting, request));
+                drop((server, client));
+            }
+            _ => {
+                drop(listener);
+                drop(server);
+                drop(request);
+                drop(connecting);
+                drop(accepting);
+                drop(client);
+            }
+        }
+    }
+}
+
+#[over(connected, native)]
+fn long_message_in_flight_arrives_whole_or_fails_at_shutdown(net: &Net) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    for shuts_down in [0, 1] {
+        let (one, other) = connect_pair(&client, &server);
+        other.recv(marked_buffer(5 << 20), NOWHERE, 1).unwrap();
+        one.send(payload(1, 5 << 20), NOWHERE, 2).unwrap();
+        for _ in 0..3 {
+            server.progress();
+            client.progress();
+        }
+        [&one, &other][shuts_down].shutdown().unwrap();
+        // The send may succeed or fail. If the sender shut down and the send succeeded, the message has
+        // arrived.
+        let sent = next_operation_end_of_first_side(&[&client, &server]).is_ok();
+        let arrived = next_operation_end_of_first_side(&[&server, &client]);
+        assert!(!sent || arrived.is_ok() || shuts_down == 1, "{arrived:?}");
+        assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
+        let end = next_event_of_first_side(&[&server, &client]);
+        // The sender can say nothing more after a part of a message.
+        let is_cut_off = shuts_down == 0
+            && arrived.is_err()
+            && matches!(end, Ok(ConnectionEvent::Shutdown { end: ConnectionEnd::Lost(_), .. }));
+        assert!(is_cut_off || end == Ok(make_shutdown_event(SERVER)), "{end:?}");
+        if let Ok((completion, _)) = arrived {
+            assert!(received_bytes(&completion.buffer) == payload(1, 5 << 20));
+        }
+    }
+}

@@ -208,3 +208,24 @@ fn source_is_looked_up_when_its_entry_is_written(net: &Net) {
     }
     receiver.assert_no_completion();
 }
+
+/// Shows fi_tagged/peek-reports-metadata.
+#[over(all)]
+fn peek_reports_an_unknown_source(net: &Net) {
+    let (stranger, receiver) = open_stranger_and_receiver(net, Setup::default());
+    stranger.deliver_tagged(9, 7, 64);
+    let look =
+        RecvMsg { tagged: Some(Tag(9).into()), context: 1, flags: OpFlags::PEEK, ..RecvMsg::default() };
+    receiver.endpoint.recvmsg(look.clone()).unwrap();
+    let told = receiver.next_failure();
+    assert_unknown_source(&told, &stranger);
+    assert_eq!((told.completion.context, told.completion.len_bytes, told.completion.tag.0), (1, 64, 9));
+    let known = receiver.insert_address_of(&stranger);
+    receiver.endpoint.recvmsg(look).unwrap();
+    assert_eq!(receiver.next_completion_with_source().1, known);
+    // Once inserted, the sender can be the source of a receive.
+    receiver.endpoint.trecv(marked_buffer(64), known, Tag(9), 2).unwrap();
+    let (completion, source) = receiver.next_completion_with_source();
+    assert_eq!((completion.context, source), (2, known));
+    assert_eq!(received_bytes(&completion.buffer), payload(7, 64));
+}

@@ -47,3 +47,47 @@ fn two_threads_flood_each_other(net: &Net) {
         start_driving_both(net, [&alice, &bob]);
     });
 }
+
+/// Each endpoint's transmit queue is the other endpoint's receive queue. Two threads drive the queues. A
+/// thread must not hold one queue while it waits for the other.
+#[over(one_process)]
+fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
+    let domain = net.open_other_domain();
+    let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();
+    let (one, other) = (open_cq(), open_cq());
+    let open = |transmit: &CompletionQueue, receive: &CompletionQueue| {
+        let endpoint = domain.endpoint(net.info()).unwrap();
+        let av = domain.open_av(&AvAttr::default()).unwrap();
+        endpoint.bind_cq(transmit, BindFlags::TRANSMIT).unwrap();
+        endpoint.bind_cq(receive, BindFlags::RECV).unwrap();
+        endpoint.bind_av(&av).unwrap();
+        endpoint.enable().unwrap();
+        (endpoint, av)
+    };
+    let (alice, alice_av) = open(&one, &other);
+    let (bob, bob_av) = open(&other, &one);
+    let to_bob = alice_av.insert(&[bob.name().unwrap()]).remove(0).unwrap();
+    let to_alice = bob_av.insert(&[alice.name().unwrap()]).remove(0).unwrap();
+    let messages = 300;
+    let (deadline, ended) = (Deadline::new(), AtomicUsize::new(0));
+    let play = |endpoint: &Endpoint, to: FabricAddress, cq: &CompletionQueue| {
+        let mut posted = 0;
+        while posted < messages || ended.load(Ordering::Relaxed) < 4 * messages {
+            if posted < messages {
+                endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+                let buffers = vec![payload(posted as u64, 8)];
+                let flags = OpFlags::DELIVERY_COMPLETE;
+                endpoint.sendmsg(SendMsg { buffers, to, context: 2, flags, ..SendMsg::default() }).unwrap();
+                posted += 1;
+            }
+            if cq.read().unwrap().is_some() {
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
+            deadline.yield_or_panic("operations that report to crossed queues");
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| play(&alice, to_bob, &one));
+        play(&bob, to_alice, &other);
+    });
+}
