@@ -32,6 +32,7 @@ use crate::model::rules::accept_history;
 use crate::model::time_limit::run_with_time_limit;
 use crate::{Net, TransportKind, Turns};
 
+pub use self::acceptor::violated_clause;
 pub use self::offer::Offer;
 pub use self::program::{Disruption, Program, any_connected_program, any_program};
 pub use self::search::Search;

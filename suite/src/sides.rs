@@ -246,7 +246,7 @@ impl Handle<Fabric> {
 
 impl Handle<homespun::Domain> {
     pub(crate) fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
-        self.open(|domain| domain.endpoint(info), Origin::New, info)
+        self.open(|domain| domain.endpoint(info), || Origin::New, info)
     }
 
     pub(crate) fn endpoint_for_request(
@@ -254,9 +254,9 @@ impl Handle<homespun::Domain> {
         info: &Info,
         request: &ConnectionRequest,
     ) -> Result<Endpoint, Error> {
-        let origin = match request {
+        let origin = || match request {
             ConnectionRequest::There(asked) => asked.remote.number().map_or(Origin::New, Origin::Of),
-            ConnectionRequest::Here(_) => Origin::New,
+            ConnectionRequest::Here(_) => panic!("the request is of the library itself"),
         };
         let open = |domain: &homespun::Domain| match request {
             ConnectionRequest::Here(request) => domain.endpoint_for_request(info, request),
@@ -270,9 +270,9 @@ impl Handle<homespun::Domain> {
         info: &Info,
         passive: &PassiveEndpoint,
     ) -> Result<Endpoint, Error> {
-        let origin = match passive {
+        let origin = || match passive {
             Handle::There(remote) => remote.number().map_or(Origin::New, Origin::Of),
-            Handle::Here(_) => Origin::New,
+            Handle::Here(_) => panic!("the passive endpoint is of the library itself"),
         };
         self.open(|domain| domain.endpoint_from_passive(info, passive), origin, info)
     }
@@ -280,13 +280,13 @@ impl Handle<homespun::Domain> {
     fn open(
         &self,
         here: impl FnOnce(&homespun::Domain) -> Result<homespun::Endpoint, Error>,
-        there: Origin,
+        there: impl FnOnce() -> Origin,
         info: &Info,
     ) -> Result<Endpoint, Error> {
         match self {
             Handle::Here(domain) => Ok(Endpoint::new_local(here(domain)?, None, Arc::default())),
             Handle::There(remote) => {
-                let remote = remote.open_object(ConnectionCall::OpenEndpoint(there))?;
+                let remote = remote.open_object(ConnectionCall::OpenEndpoint(there()))?;
                 Ok(Endpoint::new_remote(remote, None, info.clone(), Arc::default()))
             }
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use homespun_suite::Outcome;
 use homespun_suite::clauses::{self, Kind};
+use homespun_suite::model::violated_clause;
 
 use super::{Finding, Subject};
 use crate::plain_table::{new_table, render_table};
@@ -17,12 +18,19 @@ struct Shown {
 }
 
 /// A table of the pages: how many promises each has, how many of them the tests of this run have shown, how
-/// many belong to what is not offered, and how many a failed test shows. These are named below it.
+/// many belong to what is not offered, and how many a failed test or program shows. These are named below it.
 pub(super) fn render(findings: &[Finding]) -> String {
     let mut shown: BTreeMap<&str, Shown> = BTreeMap::new();
     for finding in findings {
-        let Subject::Test(test) = &finding.subject else { continue };
-        for &clause in test.clauses {
+        let of_program = match &finding.outcome {
+            Outcome::Failed(text) => violated_clause(text),
+            _ => None,
+        };
+        let clauses = match &finding.subject {
+            Subject::Test(test) => test.clauses,
+            Subject::Program(_) | Subject::Replayed(_) => of_program.as_slice(),
+        };
+        for &clause in clauses {
             let shown = shown.entry(clause).or_default();
             match finding.outcome {
                 Outcome::Passed => shown.passed = true,

@@ -21,9 +21,17 @@ pub(crate) struct Violation {
     pub(crate) expected: String,
 }
 
+/// What follows the clause where a [`Violation`] is told.
+const IS_VIOLATED: &str = " is violated by ";
+
+/// Returns the clause that the failure of a program names.
+pub fn violated_clause(failure: &str) -> Option<&str> {
+    Some(failure.split_once(IS_VIOLATED)?.0)
+}
+
 impl Display for Violation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is violated by {}: {}", self.clause, self.event, self.expected)
+        write!(f, "{}{IS_VIOLATED}{}: {}", self.clause, self.event, self.expected)
     }
 }
 

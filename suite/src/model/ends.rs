@@ -93,7 +93,7 @@ impl Ends<'_> {
             if self.history.is_alive(send.from) {
                 let may_wait = self.history.may_wait_forever_for(send.to);
                 let is_cancelled = send.ended == Some(Err(Errno::ECANCELED));
-                require(send.cancelled == is_cancelled || may_wait, CANCEL, what)?;
+                require(send.cancelled == is_cancelled || may_wait && !send.cancelled, CANCEL, what)?;
                 let must_end = !send.injected && !may_wait;
                 require(!must_end || send.ended.is_some(), EVERY_END, what)?;
                 let has_failed = send.has_failed() && !send.cancelled;
@@ -144,7 +144,7 @@ impl Ends<'_> {
             }
             let may_wait = self.history.may_wait_forever_for(access.at.place);
             let is_cancelled = access.ended == Some(Err(Errno::ECANCELED));
-            require(access.cancelled == is_cancelled || may_wait, CANCEL, what)?;
+            require(access.cancelled == is_cancelled || may_wait && !access.cancelled, CANCEL, what)?;
             if access.injected || access.cancelled {
                 continue;
             }

@@ -181,5 +181,9 @@ fn offers_peek(transport: &TransportKind, then: PeekAction) -> bool {
             deadline.yield_or_panic("a message to peek at");
         }
     };
-    Outcome::of(peek) == Outcome::Passed
+    // A wrong answer is a finding of the tests of peeks, and would spoil every program.
+    match Outcome::of(peek) {
+        Outcome::Passed => true,
+        Outcome::NotOffered(_) | Outcome::Failed(_) | Outcome::Crashed(_) => false,
+    }
 }

@@ -44,6 +44,7 @@ pub struct Program {
     pub(crate) completes_in_order: bool,
     /// The memory of regions.
     pub(crate) memory: MemoryKind,
+    #[serde(default)]
     pub(crate) topology: Topology,
     /// Whether all receives are posted before the first message is sent.
     #[serde(default)]
@@ -89,8 +90,9 @@ impl Program {
 }
 
 /// Which endpoints of a program send to which.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Topology {
+    #[default]
     Any,
     /// One endpoint sends untagged messages to another, and no receive is cancelled. Then only one matching
     /// is possible.
