@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use homespun_conformance::transport::{BUDGET_FRAMES, TestEndpoint};
 use homespun_engine::address::Address;
 use homespun_engine::connection::EndpointRole;
 use homespun_engine::engine::Config;
 use homespun_engine::flags::InfoFlags;
 use homespun_engine::limits::{REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS};
+use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Provider, Space, Transport};
+use homespun_engine::wire::Header;
 use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -33,9 +34,42 @@ const LIMIT: Duration = Duration::from_millis(REQUESTER_WAIT_MAX_MS);
 const GRACE: Duration = Duration::from_millis(TIMEOUT_GRACE_MS);
 const TICK: Duration = Duration::from_millis(1);
 
-/// Opens a transport without an engine.
-fn open_engineless(bind: Address, instance: u64) -> TestEndpoint<ShmTransport> {
-    TestEndpoint::open_at(&ShmProvider::new(), bind, instance)
+/// A transport without an engine, and a record of whether any link of it was up.
+struct EnginelessTransport {
+    transport: ShmTransport,
+    link_up: LinkUpFlag,
+}
+
+#[derive(Default)]
+struct LinkUpFlag(bool);
+
+impl FrameHandler for LinkUpFlag {
+    fn frame(&mut self, _: LinkId, _: &Header, _: &[u8]) {}
+    fn frame_begun(&mut self, _: LinkId, _: &Header) {}
+    fn payload_space(&mut self, _: LinkId) -> Space<'_> {
+        Space::new()
+    }
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
+    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {}
+    fn link_event(&mut self, _: LinkId, event: LinkEvent) {
+        self.0 |= matches!(event, LinkEvent::Up { .. });
+    }
+    fn link_writable(&mut self, _: LinkId) {}
+}
+
+impl EnginelessTransport {
+    fn open(bind: Address, instance: u64) -> EnginelessTransport {
+        EnginelessTransport {
+            transport: ShmProvider::new().open(bind, instance).expect("a transport"),
+            link_up: LinkUpFlag::default(),
+        }
+    }
+
+    fn receive_and_check_link_up(&mut self) -> bool {
+        self.transport.receive(16, &mut self.link_up);
+        self.transport.flush();
+        self.link_up.0
+    }
 }
 
 struct Requester {
@@ -44,8 +78,8 @@ struct Requester {
     eq: EventQueue,
     /// The doorbell of a progress thread that the test plays. `None` in a test without one.
     doorbell: Option<Arc<Doorbell>>,
-    asked: TestEndpoint<ShmTransport>,
-    _stranger: TestEndpoint<ShmTransport>,
+    asked: EnginelessTransport,
+    _stranger: EnginelessTransport,
 }
 
 /// An endpoint that has not asked for a connection yet.
@@ -97,16 +131,13 @@ impl Requester {
     /// the requester are up.
     fn open(has_thread: bool) -> Requester {
         let Unasked { pump, clock, eq, doorbell, bind } = Unasked::open(has_thread);
-        let (mut asked, mut stranger) = (open_engineless(bind, 1), open_engineless(bind, 2));
-        pump.connect(asked.address(), 99, b"", None).expect("the first request");
-        stranger.connect(pump.address());
+        let (mut asked, mut stranger) =
+            (EnginelessTransport::open(bind, 1), EnginelessTransport::open(bind, 2));
+        pump.connect(asked.transport.address(), 99, b"", None).expect("the first request");
+        stranger.transport.connect(pump.address());
         let deadline = Instant::now() + PATIENCE;
-        while [&asked, &stranger].iter().any(|side| side.recorder.live_link_count() == 0) {
+        while !(asked.receive_and_check_link_up() & stranger.receive_and_check_link_up()) {
             assert!(Instant::now() < deadline, "the links are not up");
-            for side in [&mut asked, &mut stranger] {
-                side.receive(BUDGET_FRAMES);
-                side.transmit();
-            }
             pump.progress_without_reader();
         }
         // The peers' first frames have arrived. The pump checks its links only every few passes, so make
@@ -136,7 +167,7 @@ struct Abandoned {
     pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
-    _stranger: TestEndpoint<ShmTransport>,
+    _stranger: EnginelessTransport,
 }
 
 impl Abandoned {
@@ -144,6 +175,10 @@ impl Abandoned {
     fn make_pass_and_arm(&self) -> Armed {
         self.pump.progress_without_reader();
         self.pump.arm()
+    }
+
+    fn poll(&self, passes: u32) {
+        (0..passes).for_each(|_| self.pump.progress_without_reader());
     }
 
     fn has_failed(&self) -> bool {
@@ -173,6 +208,20 @@ fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
     let armed = requester.make_pass_and_arm();
     assert!(requester.has_failed());
     assert!(!matches!(armed, Armed::Asleep { look_again_after: Some(_) }), "{armed:?}");
+}
+
+#[test]
+fn timeout_expires_by_the_clock_not_by_the_number_of_polls() {
+    let (requester, _) = Requester::open(false).drop_listener_and_await_timeout_start();
+    requester.clock.advance(LIMIT - TICK);
+    requester.poll(1000 * PASSES_PER_LOOK);
+    assert!(!requester.has_failed());
+    requester.clock.advance(TICK);
+    requester.poll(1000 * PASSES_PER_LOOK);
+    assert!(!requester.has_failed(), "what came meanwhile is received first");
+    requester.clock.advance(GRACE);
+    requester.poll(PASSES_PER_LOOK);
+    assert!(requester.has_failed());
 }
 
 /// Waits until the transport's descriptor is readable. Returns false if that takes longer than [`PATIENCE`].
@@ -210,7 +259,7 @@ fn only_the_poll_that_starts_a_timeout_wakes_sleepers() {
 #[test]
 fn connect_with_a_timeout_wakes_sleepers_that_would_oversleep_it() {
     let Unasked { pump, clock, eq, doorbell, bind } = Unasked::open(true);
-    let silent = open_engineless(bind, 1);
+    let silent = EnginelessTransport::open(bind, 1);
     let doorbell = doorbell.expect("there is to be a thread");
     let rest = || {
         doorbell.arm();
@@ -220,7 +269,7 @@ fn connect_with_a_timeout_wakes_sleepers_that_would_oversleep_it() {
         })
     };
     assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
-    pump.connect(silent.address(), 99, b"", Some(LIMIT)).expect("the first request");
+    pump.connect(silent.transport.address(), 99, b"", Some(LIMIT)).expect("the first request");
     assert!(!doorbell.is_armed(), "the thread does not know of the time-out");
     assert_eq!(rest(), Some(asleep_for(LIMIT)), "the time runs from the call");
     clock.advance(LIMIT);
