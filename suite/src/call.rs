@@ -1,4 +1,4 @@
-//! The calls to a party in another process, and its answers.
+//! The calls to a party in another process or behind the C interface, and its answers.
 
 use std::time::Duration;
 

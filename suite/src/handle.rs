@@ -53,9 +53,9 @@ enum EndpointPlace {
 pub enum Queue {
     /// In this process.
     Here(CompletionQueue),
-    /// In another process.
+    /// In another process, or behind the C interface.
     There {
-        /// The process.
+        /// What answers the calls.
         remote: Arc<RemoteParty>,
         /// The queue among those of the party.
         name: QueueName,
@@ -71,7 +71,7 @@ pub enum Queue {
 pub enum Vector {
     /// In this process.
     Here(AddressVector),
-    /// In another process.
+    /// In another process, or behind the C interface.
     There(Arc<RemoteParty>),
 }
 
@@ -80,9 +80,9 @@ pub enum Vector {
 pub enum ReceiveBuffer {
     /// In this process.
     Here(RawBuffer),
-    /// In another process.
+    /// In another process, or behind the C interface.
     There {
-        /// The process.
+        /// What answers the calls.
         remote: Arc<RemoteParty>,
         /// The context of the receive.
         context: u64,
@@ -114,7 +114,7 @@ impl Endpoint {
     pub fn expect_local(&self) -> &homespun::Endpoint {
         match self.place() {
             EndpointPlace::Here { endpoint, .. } => endpoint,
-            EndpointPlace::There { .. } => panic!("the party lives in another process"),
+            EndpointPlace::There { .. } => panic!("the party answers calls: the test must say `native`"),
         }
     }
 
@@ -467,7 +467,7 @@ impl Queue {
     pub fn expect_local(&self) -> &CompletionQueue {
         match self {
             Queue::Here(cq) => cq,
-            Queue::There { .. } => panic!("the party lives in another process"),
+            Queue::There { .. } => panic!("the party answers calls: the test must say `native`"),
         }
     }
 
@@ -586,7 +586,7 @@ impl Vector {
     pub fn expect_local(&self) -> &AddressVector {
         match self {
             Vector::Here(av) => av,
-            Vector::There(_) => panic!("the party lives in another process"),
+            Vector::There(_) => panic!("the party answers calls: the test must say `native`"),
         }
     }
 

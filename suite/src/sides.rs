@@ -255,7 +255,9 @@ impl Handle<homespun::Domain> {
         request: &ConnectionRequest,
     ) -> Result<Endpoint, Error> {
         let origin = || match request {
-            ConnectionRequest::There(asked) => asked.remote.number().map_or(Origin::New, Origin::Of),
+            ConnectionRequest::There(asked) => {
+                Origin::Of(asked.remote.number().expect("a request is an object"))
+            }
             ConnectionRequest::Here(_) => panic!("the request is of the library itself"),
         };
         let open = |domain: &homespun::Domain| match request {
@@ -271,7 +273,7 @@ impl Handle<homespun::Domain> {
         passive: &PassiveEndpoint,
     ) -> Result<Endpoint, Error> {
         let origin = || match passive {
-            Handle::There(remote) => remote.number().map_or(Origin::New, Origin::Of),
+            Handle::There(remote) => Origin::Of(remote.number().expect("a passive endpoint is an object")),
             Handle::Here(_) => panic!("the passive endpoint is of the library itself"),
         };
         self.open(|domain| domain.endpoint_from_passive(info, passive), origin, info)
