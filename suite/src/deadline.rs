@@ -25,8 +25,8 @@ pub(super) fn patience() -> Duration {
 /// never, and other tests have work for the core.
 const YIELDS_FOR: Duration = Duration::from_millis(50);
 
-/// How long it sleeps.
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long it sleeps: a network that moves a piece of a message at each look needs thousands of them.
+const PAUSE: Duration = Duration::from_micros(20);
 
 /// The time at which a test stops waiting.
 #[derive(Debug, Clone, Copy)]

@@ -128,7 +128,11 @@ impl Pipe {
     /// Moves up to `count_bytes` arrived bytes to the end of `into`.
     pub(super) fn read(&mut self, count_bytes: usize, into: &mut Vec<u8>) {
         let count_bytes = count_bytes.min(self.arrived_bytes);
-        into.extend(self.bytes.drain(..count_bytes));
+        let (front, back) = self.bytes.as_slices();
+        let of_front = count_bytes.min(front.len());
+        into.extend_from_slice(&front[..of_front]);
+        into.extend_from_slice(&back[..count_bytes - of_front]);
+        self.bytes.drain(..count_bytes);
         self.arrived_bytes -= count_bytes;
     }
 
