@@ -65,7 +65,7 @@ fn print_tally(tally: &Tally) {
 
 /// Over mixed networks, the survivor shares memory with every second victim, and reaches the others over TCP.
 const TRANSPORTS: [(TransportKind, u64); 3] =
-    [(TransportKind::Shm4, 45), (TransportKind::MIXED4, 24), (TransportKind::Tcp4, 24)];
+    [(TransportKind::Shm4, 18), (TransportKind::MIXED4, 12), (TransportKind::Tcp4, 12)];
 
 #[test]
 fn peer_killed_at_every_library_call_is_survived() {
@@ -89,7 +89,7 @@ fn peer_killed_at_every_system_call_is_survived() {
 #[test]
 fn peer_killed_at_any_moment_is_survived() {
     for (transport, default_deaths) in
-        [(TransportKind::Shm6, 45), (TransportKind::MIXED4, 24), (TransportKind::Tcp6, 24)]
+        [(TransportKind::Shm6, 18), (TransportKind::MIXED4, 12), (TransportKind::Tcp6, 12)]
     {
         outlive_victims(&transport, death_count(default_deaths), |_| CauseOfDeath::FromOutside);
     }
@@ -100,7 +100,7 @@ fn peer_killed_at_any_moment_is_survived() {
 fn peer_killed_at_any_moment_over_rings_is_survived() {
     let confined = thread::spawn(|| {
         fail_system_calls_of_thread(&COPIES_ACROSS, libc::EPERM);
-        outlive_victims_of_kind(&TransportKind::Shm4, death_count(30), true, |_| CauseOfDeath::FromOutside);
+        outlive_victims_of_kind(&TransportKind::Shm4, death_count(12), true, |_| CauseOfDeath::FromOutside);
     });
     if let Err(panic) = confined.join() {
         resume_unwind(panic);
