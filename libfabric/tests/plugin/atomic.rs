@@ -1,11 +1,11 @@
 //! Atomic operations on the memory of a peer. What they do is the subject of `host/tests/semantics.rs`.
 
-use std::ptr;
+use std::{mem, ptr};
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun_fi::abi::atomic::{FiAtomicAttr, FiIoc, FiMsgAtomic, FiRmaIoc};
 use homespun_fi::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
-use libc::{c_int, c_void};
+use libc::c_int;
 
 use crate::host::{EBADFLAGS, EINVAL, EMSGSIZE, EOPNOTSUPP, NULL, Node, call};
 
@@ -15,7 +15,6 @@ const REMOTE_CQ_DATA: u64 = 1 << 17;
 const TRIGGER: u64 = 1 << 20;
 
 const SUM: u32 = AtomicOp::Sum as u32;
-const FETCHED: u32 = AtomicOp::Read as u32;
 const CSWAP: u32 = AtomicOp::Cswap as u32;
 const U32: u32 = Datatype::Uint32 as u32;
 
@@ -72,18 +71,12 @@ fn post_messages(node: &Node, change: impl Fn(&mut FiMsgAtomic), flags: u64) -> 
     let (compares, results, descs) = (&raw const compares, &raw mut results, ptr::null_mut());
     let target = FiRmaIoc { addr: 0, count: 2, key: KEY };
     [(SUM, 0), (SUM, 1), (CSWAP, 2)].map(|(op, kind)| {
-        let mut msg = FiMsgAtomic {
-            msg_iov: &raw const operands,
-            desc: descs,
-            iov_count: 1,
-            addr: own,
-            rma_iov: &raw const target,
-            rma_iov_count: 1,
-            datatype: U32,
-            op,
-            context: NULL,
-            data: 0,
-        };
+        let (msg_iov, rma_iov, datatype) = (&raw const operands, &raw const target, U32);
+        let (iov_count, rma_iov_count, addr) = (1, 1, own);
+        // SAFETY: zeroes are a message.
+        let zeroed = unsafe { mem::zeroed() };
+        let mut msg =
+            FiMsgAtomic { msg_iov, iov_count, addr, rma_iov, rma_iov_count, datatype, op, ..zeroed };
         change(&mut msg);
         let (msg, ep) = (&raw const msg, &node.ep);
         let posted = match kind {
@@ -97,65 +90,26 @@ fn post_messages(node: &Node, change: impl Fn(&mut FiMsgAtomic), flags: u64) -> 
 
 /// Shows fi_atomic/query-flags.
 #[test]
-fn invalid_calls_are_refused_before_pointers_are_read() {
+fn invalid_messages_are_refused() {
     let node = Node::open();
-    let own = node.insert(&node.ep.name());
     let refused = |change: fn(&mut FiMsgAtomic)| post_messages(&node, change, 0);
     // The plugin refuses remote elements that differ in number from the local ones, or lie in several
     // segments (`single_remote_memory` has more cases).
-    assert_eq!(refused(|msg| msg.rma_iov_count = 0), [EINVAL; 3]);
     assert_eq!(refused(|msg| msg.rma_iov_count = 2), [EINVAL; 3]);
     assert_eq!(refused(|msg| msg.rma_iov = &FiRmaIoc { addr: 0, count: 3, key: KEY }), [EINVAL; 3]);
     let too_many = |msg: &mut FiMsgAtomic| msg.rma_iov = &FiRmaIoc { addr: 0, count: usize::MAX, key: KEY };
     assert_eq!(refused(too_many), [EMSGSIZE; 3]);
+    let too_long = |msg: &mut FiMsgAtomic| msg.msg_iov = &FiIoc { addr: NULL, count: usize::MAX };
+    assert_eq!(refused(too_long), [EMSGSIZE; 3]);
     assert_eq!(refused(|msg| msg.datatype = 16), [EOPNOTSUPP; 3]);
     assert_eq!(refused(|msg| msg.op += 1000), [EOPNOTSUPP; 3]);
+    let of_another_kind = |msg: &mut FiMsgAtomic| msg.op = if msg.op == CSWAP { SUM } else { CSWAP };
+    assert_eq!(refused(of_another_kind), [EOPNOTSUPP; 3]);
     assert_eq!(refused(|msg| msg.iov_count = 5), [EINVAL; 3]);
     assert_eq!(refused(|msg| msg.msg_iov = ptr::null()), [EINVAL; 3]);
     assert_eq!(refused(|msg| msg.rma_iov = ptr::null()), [EINVAL; 3]);
     for flags in [TRIGGER, MULTICAST] {
         assert_eq!(post_messages(&node, |_| (), flags), [EBADFLAGS; 3]);
     }
-    let (ep, element) = (&node.ep, [1_u32]);
-    let (null, some): (*const c_void, *const c_void) = (ptr::null(), element.as_ptr().cast());
-    let descs = ptr::null_mut();
-    let operands = FiIoc { addr: element.as_ptr().cast_mut().cast(), count: 1 };
-    let write = |buf, count, op| call!(ep, atomic.write, buf, count, NULL, own, 0, KEY, U32, op, NULL);
-    let inject = |buf, count| call!(ep, atomic.inject, buf, count, own, 0, KEY, U32, SUM);
-    let fetch =
-        |buf, result, op| call!(ep, atomic.readwrite, buf, 1, NULL, result, NULL, own, 0, KEY, U32, op, NULL);
-    let swap = |buf, compare, result| {
-        let (ep, op) = (&node.ep, CSWAP);
-        call!(ep, atomic.compwrite, buf, 1, NULL, compare, NULL, result, NULL, own, 0, KEY, U32, op, NULL)
-    };
-    let fetchv = |operands, results: *mut FiIoc| {
-        let (ep, op) = (&node.ep, SUM);
-        call!(ep, atomic.readwritev, operands, descs, 1, results, descs, 1, own, 0, KEY, U32, op, NULL)
-    };
-    let place = some.cast_mut();
-    for (index, (answer, expected)) in [
-        (write(null, 1, SUM), EINVAL),
-        (write(some, 4097, SUM), EMSGSIZE),
-        (write(some, usize::MAX, SUM), EMSGSIZE),
-        // A read that fetches nothing.
-        (write(some, 1, FETCHED), EOPNOTSUPP),
-        (inject(null, 1), EINVAL),
-        (inject(some, usize::MAX), EMSGSIZE),
-        (inject(some, usize::MAX / 4), EMSGSIZE),
-        (fetch(null, place, SUM), EINVAL),
-        (fetch(some, NULL, SUM), EINVAL),
-        (fetch(some, NULL, FETCHED), EINVAL),
-        (fetch(some, place, CSWAP), EOPNOTSUPP),
-        (swap(null, some, place), EINVAL),
-        (swap(some, null, place), EINVAL),
-        (swap(some, some, NULL), EINVAL),
-        (fetchv(&raw const operands, ptr::null_mut()), EINVAL),
-        (fetchv(ptr::null(), (&raw const operands).cast_mut()), EINVAL),
-        (call!(ep, atomic.writemsg, ptr::null(), 0), EINVAL),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        assert_eq!(answer as c_int, expected, "call {index}");
-    }
+    assert_eq!(call!(node.ep, atomic.writemsg, ptr::null(), 0), EINVAL as isize);
 }

@@ -6,23 +6,28 @@ use std::{mem, ptr, slice};
 
 use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FidCq};
 use homespun_fi::abi::{
-    FI_ADDR_NOTAVAIL, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA, FI_CQ_FORMAT_MSG,
-    FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_WAIT_UNSPEC, fi_version,
+    FI_ADDR_NOTAVAIL, FI_ADDR_UNSPEC, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
+    FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_WAIT_UNSPEC, fi_version,
 };
 use libc::{c_char, c_int};
 
 use crate::host::{
-    EAGAIN, EAVAIL, EINVAL, NULL, Node, Object, PATIENCE_MS, Pair, call, cq_attr, make_address, messages,
+    EAGAIN, EAVAIL, EBADFLAGS, EINVAL, ENOENT, NULL, Node, Object, PATIENCE_MS, call, cq_attr, messages,
     numbered_context, to_iovec, wait_until,
 };
 
 const MSG: u64 = 1 << 1;
+const TAGGED: u64 = 1 << 3;
 const RECV: u64 = 1 << 10;
 const REMOTE_CQ_DATA: u64 = 1 << 17;
+const PEEK: u64 = 1 << 19;
+const TRIGGER: u64 = 1 << 20;
 const INJECT: u64 = 1 << 25;
 const INJECT_COMPLETE: u64 = 1 << 26;
 const DELIVERY_COMPLETE: u64 = 1 << 28;
 const FI_SOURCE_ERR: u64 = 1 << 50;
+const DISCARD: u64 = 1 << 58;
+const CLAIM: u64 = 1 << 59;
 
 /// Shows fi_cq/count-limits-entries, fi_cq/format-selects-structure, fi_cq/format-unspec,
 /// fi_cq/format-context, fi_cq/format-msg, fi_cq/format-data, fi_cq/cond-threshold,
@@ -41,10 +46,8 @@ fn entries_take_the_size_of_their_format() {
         (FI_CQ_FORMAT_TAGGED, 6),
     ] {
         let (wait_obj, wait_cond) = (FI_WAIT_UNSPEC, FI_CQ_COND_THRESHOLD);
-        let node = Node::open_with(|setup| setup.cq = FiCqAttr { wait_obj, wait_cond, ..cq_attr(format) });
-        // Another address comes first, so that no source is 0 by accident.
-        node.insert(&make_address([127, 0, 0, 1], 9));
-        let own = node.insert(&node.ep.name());
+        let attr = FiCqAttr { wait_obj, wait_cond, ..cq_attr(format) };
+        let (node, own) = Node::open_with_own_address(|setup| setup.cq = attr);
         (1..=4).for_each(|number| node.ep.recv(&mut [], number));
         (1..=4).for_each(|_| node.ep.inject(b"", own));
         for numbers in [[1, 2], [3, 4]] {
@@ -137,9 +140,7 @@ fn error_entry_is_written_to_the_size_of_the_api_version() {
         receiver.ep.recv(&mut buf[..3], 8);
         stranger.ep.inject(b"too long", to);
         let entry = read(&mut data);
-        assert_eq!((entry.err, entry.olen, entry.len, entry.buf), (265, 5, 3, NULL));
-        assert_eq!((entry.op_context, entry.flags, entry.tag), (numbered_context(8), RECV | MSG, 0));
-        assert_eq!(entry.err_data.is_null(), !has_room);
+        assert_eq!((entry.err, entry.olen, entry.err_data.is_null()), (265, 5, !has_room));
         assert_eq!(entry.err_data_size, if has_size { 0 } else { room_bytes });
         assert!(api_version < newest || entry.src_addr == known);
         assert!(
@@ -163,32 +164,32 @@ fn strerror_needs_neither_a_buffer_nor_error_data() {
     assert_eq!(canceled, c"Operation canceled");
     let mut buf = [0x7f as c_char; 6];
     // The calls ignore the data, so any pointer is valid.
-    for data in [ptr::null(), b"some".as_ptr().cast(), ptr::without_provenance(1)] {
-        let room = buf.as_mut_ptr();
-        let texts =
-            [call!(cq, ops.strerror, 125, data, room, 5), call!(eq, ops.strerror, 125, data, room, 5)];
-        // SAFETY: texts are static.
-        assert!(texts.iter().all(|text| unsafe { CStr::from_ptr(*text) } == canceled));
-        assert_eq!(buf.map(|byte| byte as u8), *b"Oper\0\x7f");
-    }
+    let (room, data) = (buf.as_mut_ptr(), ptr::without_provenance(1));
+    let texts = [call!(cq, ops.strerror, 125, data, room, 5), call!(eq, ops.strerror, 125, data, room, 5)];
+    // SAFETY: texts are static.
+    assert!(texts.iter().all(|text| unsafe { CStr::from_ptr(*text) } == canceled));
+    assert_eq!(buf.map(|byte| byte as u8), *b"Oper\0\x7f");
 }
 
 /// The lengths are those of every protocol. All fit into the receiver's budget for unexpected messages.
 /// Shows fi_cq/inject-frees-source, fi_cq/delivery-fills-posted-buffer, fi_msg/inject-flag-copies.
 #[test]
 fn send_leaves_its_memory_to_the_application() {
-    let pair = Pair::open();
+    let (sender, receiver) = (Node::open(), Node::open());
+    let to = sender.insert(&receiver.ep.name());
     let post = |message: &mut [u8], flags: u64| {
         let part = to_iovec(message);
-        let msg = messages(&part, 1, pair.to_right, numbered_context(1)).0;
-        assert_eq!(call!(pair.left.ep, msg.sendmsg, &raw const msg, flags), 0);
+        let msg = messages(&part, 1, to, numbered_context(1)).0;
+        assert_eq!(call!(sender.ep, msg.sendmsg, &raw const msg, flags), 0);
     };
-    let end_send = || assert_eq!(pair.at_left("the end of a send").op_context, numbered_context(1));
+    let end_send = || {
+        let (entry, _) = sender.cq.await_entry("the end of a send", &receiver.cq);
+        assert_eq!(entry.op_context, numbered_context(1));
+    };
+    let end_receive = || receiver.cq.await_entry("a message", &sender.cq).0;
     // The first waits for the link.
     for (len_bytes, flags) in [
         (64, INJECT),
-        (0, INJECT_COMPLETE),
-        (8, INJECT),
         (9000, INJECT_COMPLETE),
         (70_000, INJECT_COMPLETE),
         (300_000, INJECT_COMPLETE),
@@ -201,8 +202,8 @@ fn send_leaves_its_memory_to_the_application() {
         }
         // The source is not read any more, whether or not the message has been received.
         message.fill(0xff);
-        pair.right.ep.recv(&mut room, 2);
-        assert_eq!(pair.at_right("a message").len, len_bytes);
+        receiver.ep.recv(&mut room, 2);
+        assert_eq!(end_receive().len, len_bytes);
         assert!(room == vec![7; len_bytes], "{len_bytes} bytes were read after the send");
         if flags == INJECT {
             end_send();
@@ -210,12 +211,41 @@ fn send_leaves_its_memory_to_the_application() {
 
         // The bytes have arrived when the sender's completion has, although the receiver's is not read yet.
         let start = room.as_mut_ptr();
-        pair.right.ep.recv(&mut room, 3);
+        receiver.ep.recv(&mut room, 3);
         post(&mut message, DELIVERY_COMPLETE);
         end_send();
         // SAFETY: the memory is alive, and delivered bytes are not written again.
         let is_there = |place| unsafe { start.add(place).read_volatile() } == 0xff;
         assert!((0..len_bytes).all(is_there), "{len_bytes} bytes were not delivered");
-        assert_eq!(pair.at_right("the delivered message").op_context, numbered_context(3));
+        assert_eq!(end_receive().op_context, numbered_context(3));
     }
+}
+
+/// Arguments that the plugin must not read.
+#[test]
+fn peek_reads_no_vector() {
+    let node = Node::open();
+    let own = node.insert(&node.ep.name());
+    let mut room = [0; 8];
+    let part = to_iovec(&mut room);
+    // A count that would be refused.
+    let (peek, tagged_peek) = messages(ptr::null(), usize::MAX, FI_ADDR_UNSPEC, numbered_context(1));
+    let (message, tagged) = messages(&raw const part, 1, own, numbered_context(1));
+    for (flags, expected) in [(CLAIM | DISCARD, ENOENT), (CLAIM, EINVAL), (PEEK, 0)] {
+        let posted = call!(node.ep, msg.recvmsg, &raw const peek, flags) as c_int;
+        let posted_tagged = call!(node.ep, tagged.recvmsg, &raw const tagged_peek, flags) as c_int;
+        assert_eq!((posted, posted_tagged), (expected, expected), "{flags:#x}");
+    }
+    for flags in [0, RECV | TAGGED] {
+        let failed = node.cq.await_error("the end of a peek", &node.cq);
+        assert_eq!((failed.err, failed.flags & flags), (libc::ENOMSG, flags));
+    }
+    // With a trigger the context is another structure, which must not be read.
+    let answers = [
+        call!(node.ep, msg.sendmsg, &raw const message, TRIGGER),
+        call!(node.ep, msg.recvmsg, &raw const message, PEEK | TRIGGER),
+        call!(node.ep, tagged.sendmsg, &raw const tagged, TRIGGER),
+        call!(node.ep, tagged.recvmsg, &raw const tagged, TRIGGER),
+    ];
+    assert_eq!(answers, [EBADFLAGS as isize; 4]);
 }

@@ -1,10 +1,10 @@
-//! Plays the host: calls the plugin as `libfabric.so` and the inline functions of its headers do.
+//! Plays the host: calls the plugin as `libfabric.so` and the inline functions of its headers do. That a host
+//! finds the entry point in the library is the subject of `tests/installed.rs`.
 
-use std::env;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::mem;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT, FI_WAIT_NONE,
     FI_WAIT_UNSPEC, fi_version,
 };
+use homespun_fi::fi_prov_ini;
 use libc::{c_char, c_int, c_void, iovec};
-use libloading::Library;
 
 /// The API version of these tests, except those about versions.
 pub(crate) const API_VERSION: u32 = fi_version(1, 17);
@@ -37,7 +37,7 @@ macro_rules! errnos {
 }
 errnos! {
     ENOENT EAGAIN EBUSY EINVAL ENOSYS ENODATA EMSGSIZE ENOPROTOOPT EOPNOTSUPP ENOTCONN ETIMEDOUT ETOOSMALL
-    EOPBADSTATE EAVAIL EBADFLAGS EDOMAIN ENOKEY EKEYREJECTED ENOEQ
+    EOPBADSTATE EAVAIL EBADFLAGS ENOKEY EKEYREJECTED ENOEQ
 }
 
 /// The time-out of every wait, so that a faulty test fails instead of hanging.
@@ -56,96 +56,49 @@ macro_rules! call {
 }
 pub(crate) use call;
 
-/// The plugin, loaded once.
-pub(crate) struct Plugin {
-    library: Library,
-    provider: *mut FiProvider,
+/// The plugin's provider, as a host gets it.
+pub(crate) fn provider() -> &'static FiProvider {
+    static ADDRESS: LazyLock<usize> = LazyLock::new(|| fi_prov_ini().expose_provenance());
+    // SAFETY: the provider is never freed, and no test changes it.
+    unsafe { &*ptr::with_exposed_provenance(*ADDRESS) }
 }
 
-// SAFETY: the provider's functions may be called from any thread, and no test changes the provider.
-unsafe impl Send for Plugin {}
-// SAFETY: as above.
-unsafe impl Sync for Plugin {}
-
-impl Plugin {
-    pub(crate) fn get() -> &'static Plugin {
-        static PLUGIN: OnceLock<Plugin> = OnceLock::new();
-        PLUGIN.get_or_init(|| {
-            // Cargo builds the plugin before its tests, and puts both into one directory.
-            let path = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
-            // SAFETY: loading the plugin runs no code of it.
-            let library = unsafe { Library::new(&path) };
-            let library = library.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            let provider = call_prov_ini(&library);
-            Plugin { library, provider }
-        })
-    }
-
-    pub(crate) fn provider(&self) -> &FiProvider {
-        // SAFETY: the plugin's provider is never freed.
-        unsafe { &*self.provider }
-    }
-
-    /// Calls `fi_prov_ini` again, like a host that was unloaded and reloaded.
-    pub(crate) fn call_prov_ini_again(&self) -> *mut FiProvider {
-        call_prov_ini(&self.library)
-    }
-
-    /// `fi_getinfo`.
-    pub(crate) fn getinfo(
-        &self,
-        node: Option<&CStr>,
-        service: Option<&CStr>,
-        flags: u64,
-        hints: Option<&InfoList>,
-    ) -> Result<InfoList, c_int> {
-        let mut list = ptr::dangling_mut();
-        let text = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
-        let hints = hints.map_or(ptr::null(), |hints| hints.0.cast_const());
-        // SAFETY: the strings are valid, hints are null or valid, and there is a place for the result.
-        let result = unsafe {
-            (self.provider().getinfo)(API_VERSION, text(node), text(service), flags, hints, &raw mut list)
-        };
-        match result {
-            0 => Ok(InfoList(list)),
-            error => {
-                assert!(list.is_null(), "an error must leave no list behind");
-                Err(error)
-            }
+/// `fi_getinfo`.
+pub(crate) fn getinfo(
+    node: Option<&CStr>,
+    service: Option<&CStr>,
+    flags: u64,
+    hints: Option<&InfoList>,
+) -> Result<InfoList, c_int> {
+    let mut list = ptr::dangling_mut();
+    let text = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
+    let hints = hints.map_or(ptr::null(), |hints| hints.0.cast_const());
+    // SAFETY: the strings are valid, hints are null or valid, and there is a place for the result.
+    let result =
+        unsafe { (provider().getinfo)(API_VERSION, text(node), text(service), flags, hints, &raw mut list) };
+    match result {
+        0 => Ok(InfoList(list)),
+        error => {
+            assert!(list.is_null(), "an error must leave no list behind");
+            Err(error)
         }
     }
-
-    /// Returns infos for endpoints on the loopback interface.
-    pub(crate) fn loopback_infos(&self) -> InfoList {
-        self.loopback_infos_with(InfoList::hints())
-    }
-
-    /// As [`loopback_infos`](Self::loopback_infos), with these hints. The infos are those of `tcp`, unless
-    /// the environment names another domain.
-    pub(crate) fn loopback_infos_with(&self, mut hints: InfoList) -> InfoList {
-        let domain = env::var("FI_HOMESPUN_DOMAIN").unwrap_or_else(|_| "tcp".to_owned());
-        hints.domain().name = duplicate(&CString::new(&*domain).expect("a name"));
-        let infos = self.getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints));
-        let infos = infos.expect("a loopback interface");
-        for info in infos.iter() {
-            // SAFETY: answers have all their attributes.
-            assert_eq!(read_c_str(unsafe { (*info.domain_attr).name }), domain);
-        }
-        infos
-    }
 }
 
-fn call_prov_ini(library: &Library) -> *mut FiProvider {
-    // SAFETY: the plugin's function has this type.
-    unsafe {
-        let ini: libloading::Symbol<'_, extern "C" fn() -> *mut FiProvider> =
-            library.get(c"fi_prov_ini").expect("the plugin's entry point");
-        ini()
-    }
+/// Returns infos for endpoints on the loopback interface.
+pub(crate) fn loopback_infos() -> InfoList {
+    loopback_infos_with(InfoList::hints())
 }
 
-/// Hints, or an answer of `fi_getinfo`, freed as `fi_freeinfo` does. The methods are for the first info.
-pub(crate) struct InfoList(*mut FiInfo);
+/// As [`loopback_infos`], with these hints.
+pub(crate) fn loopback_infos_with(mut hints: InfoList) -> InfoList {
+    hints.domain().name = duplicate(c"tcp");
+    getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints)).expect("a loopback interface")
+}
+
+/// Hints, or an answer of `fi_getinfo`, which is never freed: `host/tests/semantics.rs` frees them as libfabric
+/// does. The methods are for the first info.
+pub(crate) struct InfoList(pub(crate) *mut FiInfo);
 
 impl InfoList {
     /// Hints that have all attributes, and specify nothing.
@@ -163,18 +116,9 @@ impl InfoList {
         InfoList(info)
     }
 
-    /// Becomes the owner of an event's info. `None` if the event has none.
-    pub(crate) fn from_event(info: *mut FiInfo) -> Option<InfoList> {
-        (!info.is_null()).then_some(InfoList(info))
-    }
-
     /// `fi_getinfo` with these hints.
     pub(crate) fn getinfo(&self) -> Result<InfoList, c_int> {
-        Plugin::get().getinfo(None, None, 0, Some(self))
-    }
-
-    pub(crate) fn as_ptr(&self) -> *mut FiInfo {
-        self.0
+        getinfo(None, None, 0, Some(self))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &FiInfo> {
@@ -210,31 +154,6 @@ attributes! {
     ep: ep_attr -> FiEpAttr
     domain: domain_attr -> FiDomainAttr
     fabric: fabric_attr -> FiFabricAttr
-}
-
-impl Drop for InfoList {
-    fn drop(&mut self) {
-        let mut next = self.0;
-        while !next.is_null() {
-            // SAFETY: every pointer in the list is null or comes from `malloc`.
-            unsafe {
-                let info = next;
-                let FiInfo { tx_attr, rx_attr, ep_attr, domain_attr, fabric_attr, .. } = *info;
-                next = (*info).next;
-                for text in [(*domain_attr).name, (*fabric_attr).name, (*fabric_attr).prov_name] {
-                    libc::free(text.cast());
-                }
-                libc::free((*ep_attr).auth_key.cast());
-                libc::free((*domain_attr).auth_key.cast());
-                for part in [tx_attr.cast(), rx_attr.cast(), ep_attr.cast(), domain_attr.cast()] {
-                    libc::free(part);
-                }
-                for part in [fabric_attr.cast(), (*info).src_addr, (*info).dest_addr, info.cast()] {
-                    libc::free(part);
-                }
-            }
-        }
-    }
 }
 
 /// A copy of a text, for hints.
@@ -336,13 +255,13 @@ pub(crate) fn open_fabric(infos: &mut InfoList, api_version: u32) -> Object<FidF
     infos.fabric().api_version = api_version;
     let attr = infos.info().fabric_attr;
     // SAFETY: the attributes are valid.
-    let open = |fabric: *mut *mut FidFabric| unsafe { (Plugin::get().provider().fabric)(attr, fabric, NULL) };
+    let open = |fabric: *mut *mut FidFabric| unsafe { (provider().fabric)(attr, fabric, NULL) };
     Object::open(open).expect("a fabric")
 }
 
 impl Object<FidFabric> {
     pub(crate) fn open_domain(&self, infos: &InfoList) -> Result<Object<FidDomain>, c_int> {
-        Object::open(|domain| call!(self, ops.domain, infos.as_ptr(), domain, numbered_context(77)))
+        Object::open(|domain| call!(self, ops.domain, infos.0, domain, numbered_context(77)))
     }
 
     pub(crate) fn open_eq(&self, mut attr: FiEqAttr) -> Result<Object<FidEq>, c_int> {
@@ -373,7 +292,7 @@ impl Object<FidDomain> {
     }
 
     pub(crate) fn open_endpoint(&self, infos: &InfoList) -> Result<Object<FidEp>, c_int> {
-        Object::open(|ep| call!(self, ops.endpoint, infos.as_ptr(), ep, NULL))
+        Object::open(|ep| call!(self, ops.endpoint, infos.0, ep, NULL))
     }
 
     /// `fi_mr_reg` of memory that outlives the region, for all accesses of peers.
@@ -433,16 +352,13 @@ impl Object<FidEp> {
     pub(crate) fn inject(&self, message: &[u8], to: u64) {
         assert_eq!(call!(self, msg.inject, message.as_ptr().cast(), message.len(), to), 0, "fi_inject");
     }
-
-    pub(crate) fn cancel(&self, number: usize) {
-        assert_eq!(call!(self, ops.cancel, numbered_context(number)), 0, "fi_cancel");
-    }
 }
 
 impl Object<FidCq> {
     /// Calls `fi_cq_readfrom` for one entry. If the call reads none, returns its result as the error.
     pub(crate) fn read(&self) -> Result<(FiCqTaggedEntry, u64), c_int> {
-        let (mut entry, mut source) = (EMPTY_ENTRY, 0);
+        // SAFETY: all zeroes are an entry.
+        let (mut entry, mut source): (FiCqTaggedEntry, _) = (unsafe { mem::zeroed() }, 0);
         match call!(self, ops.readfrom, (&raw mut entry).cast(), 1, &raw mut source) {
             1 => Ok((entry, source)),
             other => Err(other as c_int),
@@ -487,9 +403,6 @@ impl Object<FidCq> {
         found.unwrap_or_else(|error| panic!("{what}: fi_cq_readerr answers {error}"))
     }
 }
-
-const EMPTY_ENTRY: FiCqTaggedEntry =
-    FiCqTaggedEntry { op_context: NULL, flags: 0, len: 0, buf: NULL, data: 0, tag: 0 };
 
 pub(crate) fn cq_attr(format: u32) -> FiCqAttr {
     let (wait_obj, wait_set) = (FI_WAIT_NONE, ptr::null_mut());
@@ -544,7 +457,7 @@ impl Node {
 
     /// As [`open_disabled`](Self::open_disabled), with a changed setup.
     pub(crate) fn open_disabled_with(change: impl FnOnce(&mut Setup)) -> Node {
-        let (infos, cq) = (Plugin::get().loopback_infos(), cq_attr(FI_CQ_FORMAT_TAGGED));
+        let (infos, cq) = (loopback_infos(), cq_attr(FI_CQ_FORMAT_TAGGED));
         let mut setup = Setup { api_version: API_VERSION, infos, cq };
         change(&mut setup);
         let Setup { api_version, mut infos, cq } = setup;
@@ -571,45 +484,24 @@ impl Node {
         address
     }
 
+    /// Opens an endpoint, and inserts its own address into its vector.
+    pub(crate) fn open_with_own_address(change: impl FnOnce(&mut Setup)) -> (Node, u64) {
+        let node = Node::open_with(change);
+        // Another address comes first, so that its own is not 0 by accident.
+        node.insert(&make_address([127, 0, 0, 1], 9));
+        let own = node.insert(&node.ep.name());
+        (node, own)
+    }
+
+    /// Waits for the next entry.
+    pub(crate) fn await_entry(&self, what: &str) -> FiCqTaggedEntry {
+        self.cq.await_entry(what, &self.cq).0
+    }
+
     /// Writes the error of a cancelled receive to the queue.
     pub(crate) fn write_error(&self, number: usize) {
         self.ep.recv(&mut [], number);
-        self.ep.cancel(number);
-    }
-}
-
-/// Two endpoints in each other's address vectors.
-pub(crate) struct Pair {
-    pub(crate) left: Node,
-    pub(crate) right: Node,
-    /// The right endpoint's address in the left one's vector.
-    pub(crate) to_right: u64,
-    /// The left endpoint's address in the right one's vector.
-    pub(crate) to_left: u64,
-}
-
-impl Pair {
-    pub(crate) fn open() -> Pair {
-        Pair::from_nodes(Node::open(), Node::open())
-    }
-
-    /// Makes a pair of two nodes.
-    pub(crate) fn from_nodes(left: Node, right: Node) -> Pair {
-        // Another address comes first, so that no peer's address is 0 by accident.
-        left.insert(&left.ep.name());
-        right.insert(&right.ep.name());
-        let (to_right, to_left) = (left.insert(&right.ep.name()), right.insert(&left.ep.name()));
-        Pair { left, right, to_right, to_left }
-    }
-
-    /// Waits for an entry of the left endpoint.
-    pub(crate) fn at_left(&self, what: &str) -> FiCqTaggedEntry {
-        self.left.cq.await_entry(what, &self.right.cq).0
-    }
-
-    /// Waits for an entry of the right endpoint.
-    pub(crate) fn at_right(&self, what: &str) -> FiCqTaggedEntry {
-        self.right.cq.await_entry(what, &self.left.cq).0
+        assert_eq!(call!(self.ep, ops.cancel, numbered_context(number)), 0, "fi_cancel");
     }
 }
 

@@ -15,9 +15,9 @@ use homespun_fi::abi::{
 use libc::{c_int, c_void};
 
 use crate::host::{
-    API_VERSION, EBADFLAGS, EBUSY, EDOMAIN, EINVAL, ENODATA, ENOENT, ENOPROTOOPT, ENOSYS, EOPBADSTATE,
-    InfoList, NULL, Node, Object, Plugin, Setup, av_attr, call, cq_attr, messages, numbered_context,
-    open_fabric, to_iovec, wait_until,
+    API_VERSION, EBADFLAGS, EINVAL, ENODATA, ENOENT, ENOPROTOOPT, ENOSYS, EOPBADSTATE, InfoList, NULL, Node,
+    Object, av_attr, call, cq_attr, loopback_infos, messages, numbered_context, open_fabric, to_iovec,
+    wait_until,
 };
 use crate::triggered::{make_work, trigger_at};
 
@@ -25,14 +25,6 @@ const TRIGGER: u64 = 1 << 20;
 const COMPLETION: u64 = 1 << 24;
 const DIRECTED_RECV: u64 = 1 << 59;
 const FI_SHARED_CONTEXT: usize = usize::MAX;
-
-fn share_transmit(setup: &mut Setup) {
-    setup.infos.ep().tx_ctx_cnt = FI_SHARED_CONTEXT;
-}
-
-fn share_receives(infos: &mut InfoList) {
-    infos.ep().rx_ctx_cnt = FI_SHARED_CONTEXT;
-}
 
 /// `fi_stx_context`.
 fn open_stx(domain: &Object<FidDomain>, infos: &mut InfoList) -> Result<Object<FidStx>, c_int> {
@@ -48,30 +40,9 @@ fn open_srx(domain: &Object<FidDomain>, infos: &mut InfoList) -> Result<Object<F
 
 /// Shows fi_cq/close-ebusy-for-context.
 #[test]
-fn invalid_uses_of_a_transmit_context_are_refused() {
-    let (node, other) = (Node::open_disabled_with(share_transmit), Node::open_disabled_with(share_transmit));
-    let mut infos = Plugin::get().loopback_infos();
-    let [stx, other_stx] =
-        [&node, &other].map(|node| open_stx(&node.domain, &mut infos).expect("a transmit context"));
-    assert_eq!((node.ep.bind(&node.av, 0), node.ep.bind(&node.cq, FI_TRANSMIT | FI_RECV)), (0, 0));
-    assert_eq!(node.ep.enable(), EOPBADSTATE, "no context is bound");
-    assert_eq!(node.ep.bind(&stx, FI_TRANSMIT), EBADFLAGS);
-    assert_eq!(stx.bind(&node.cq, FI_TRANSMIT), ENOSYS, "queues are those of its endpoints");
-    assert_eq!(node.ep.bind(&other_stx, 0), EDOMAIN);
-    assert_eq!((node.ep.bind(&stx, 0), node.ep.bind(&stx, 0), node.ep.enable()), (0, EBUSY, 0));
-    // The attributes are optional, and bounded.
-    let attr = ptr::null_mut();
-    drop(Object::open(|stx| call!(node.domain, ops.stx_ctx, attr, stx, NULL)).expect("a context"));
-    infos.tx().iov_limit = 1000;
-    assert_eq!(open_stx(&node.domain, &mut infos).err(), Some(ENODATA));
-    assert_eq!(call!(node.domain, ops.stx_ctx, attr, ptr::null_mut(), NULL), EINVAL);
-}
-
-/// Shows fi_cq/close-ebusy-for-context.
-#[test]
 fn transmit_context_closes_before_its_endpoints_and_after_its_domain() {
-    let node = Node::open_disabled_with(share_transmit);
-    let mut infos = Plugin::get().loopback_infos();
+    let node = Node::open_disabled_with(|setup| setup.infos.ep().tx_ctx_cnt = FI_SHARED_CONTEXT);
+    let mut infos = loopback_infos();
     let (stx, last) = (open_stx(&node.domain, &mut infos), open_stx(&node.domain, &mut infos));
     let (stx, last) = (stx.expect("a transmit context"), last.expect("another one"));
     // A context has a valid `fid`, as every object has.
@@ -102,13 +73,9 @@ struct Sharers {
 }
 
 impl Sharers {
-    fn open() -> Sharers {
-        Sharers::open_with(|_| ())
-    }
-
-    fn open_with(change: fn(&mut InfoList)) -> Sharers {
-        let mut infos = Plugin::get().loopback_infos();
-        share_receives(&mut infos);
+    fn open(change: fn(&mut InfoList)) -> Sharers {
+        let mut infos = loopback_infos();
+        infos.ep().rx_ctx_cnt = FI_SHARED_CONTEXT;
         change(&mut infos);
         let fabric = open_fabric(&mut infos, API_VERSION);
         let domain = fabric.open_domain(&infos).expect("a domain");
@@ -118,8 +85,7 @@ impl Sharers {
         let ep = [&cq[0], &cq[1]].map(|cq| {
             let ep = domain.open_endpoint(&infos).expect("an endpoint");
             assert_eq!((ep.bind(&av, 0), ep.bind(cq, FI_TRANSMIT | FI_RECV)), (0, 0));
-            assert_eq!(ep.enable(), EOPBADSTATE, "no context is bound");
-            assert_eq!((ep.bind(&srx, 0), ep.enable()), (0, 0));
+            assert_eq!((ep.enable(), ep.bind(&srx, 0), ep.enable()), (EOPBADSTATE, 0, 0));
             ep
         });
         Sharers { ep, srx, cq, av, domain, fabric }
@@ -143,7 +109,7 @@ fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
         infos.info_mut().caps &= !DIRECTED_RECV;
     };
     // Without directed receives the source is ignored.
-    for (sharers, from) in [(Sharers::open(), FI_ADDR_UNSPEC), (Sharers::open_with(undirected), 12345)] {
+    for (sharers, from) in [(Sharers::open(|_| ()), FI_ADDR_UNSPEC), (Sharers::open(undirected), 12345)] {
         let sender = Node::open();
         let (to, srx) = (sharers.insert_into(&sender), &sharers.srx);
         let mut room = [[0_u8; 8]; 6];
@@ -181,14 +147,15 @@ fn every_call_that_posts_to_a_receive_context_serves_its_endpoints() {
 }
 
 #[test]
-fn triggered_receives_of_a_shared_context_wait_for_counters() {
-    let sharers = Sharers::open_with(|infos| {
+fn triggered_calls_post_to_a_receive_context() {
+    let sharers = Sharers::open(|infos| {
         infos.rx().caps |= TRIGGER;
         infos.tx().caps |= TRIGGER;
     });
     let sender = Node::open();
     let (to, srx, domain) = (sharers.insert_into(&sender), &sharers.srx, &sharers.domain);
     let (counter, done) = (domain.counter(), domain.counter());
+    counter.add(1);
     let (mut triggered, mut room) = (trigger_at(&counter, 1), [[0_u8; 8]; 3]);
     let context = (&raw mut triggered).cast();
     let parts = room.each_mut().map(|room| to_iovec(room));
@@ -201,13 +168,11 @@ fn triggered_receives_of_a_shared_context_wait_for_counters() {
     let (_, msg) = messages(&parts[2], 1, FI_ADDR_UNSPEC, numbered_context(12));
     let tagged = FiOpTagged { ep: srx.as_ptr(), msg, flags: 0 };
     for mut work in [make_work(FI_OP_RECV, &untagged, &counter), make_work(FI_OP_TRECV, &tagged, &counter)] {
-        (work.threshold, work.completion_cntr) = (2, done.as_ptr());
+        work.completion_cntr = done.as_ptr();
         assert_eq!(domain.control(FI_QUEUE_WORK, &raw mut work), 0);
     }
-    counter.add(1);
     sender.ep.inject(&[1; 8], to[1]);
     assert_eq!(sharers.await_context(1, &sender), context);
-    counter.add(1);
     sender.ep.inject(&[2; 8], to[0]);
     assert_eq!(sharers.await_context(0, &sender), numbered_context(11));
     assert_eq!(call!(sender.ep, tagged.inject, [3_u8; 8].as_ptr().cast(), 8, to[1], 5), 0);
@@ -220,7 +185,7 @@ fn triggered_receives_of_a_shared_context_wait_for_counters() {
 
 #[test]
 fn receive_context_supports_options_op_flags_and_cancel() {
-    let srx = &Sharers::open().srx;
+    let srx = &Sharers::open(|_| ()).srx;
     let (asked, mut found, mut len_bytes) = (100_usize, 0_usize, 8);
     let (level, option, value) = (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, (&raw mut found).cast());
     assert_eq!(call!(srx, ops.setopt, level, option, (&raw const asked).cast(), 8), 0);
@@ -232,30 +197,33 @@ fn receive_context_supports_options_op_flags_and_cancel() {
     assert_eq!(srx.control_flags(FI_GETOPSFLAG, FI_TRANSMIT).0, EINVAL, "it sends nothing");
     assert_eq!(srx.enable(), 0, "it takes receives anyhow");
     srx.recv(&mut [], 7);
-    assert_eq!(call!(srx, ops.cancel, numbered_context(8)), ENOENT as isize);
-    srx.cancel(7);
+    assert_eq!([8, 7].map(|number| call!(srx, ops.cancel, numbered_context(number))), [ENOENT as isize, 0]);
 }
 
 /// Shows fi_cq/close-ebusy-for-context.
 #[test]
-fn invalid_uses_of_a_receive_context_are_refused() {
-    let Sharers { ep: [first, second], srx, cq: [of_first, of_second], av, domain, fabric } = Sharers::open();
-    let mut infos = Plugin::get().loopback_infos();
-    let own = domain.open_endpoint(&infos).expect("an endpoint");
-    assert_eq!(own.bind(&srx, 0), EINVAL, "it has a context of its own");
-    share_receives(&mut infos);
-    let sharer = domain.open_endpoint(&infos).expect("an endpoint");
-    assert_eq!(sharer.bind(&srx, FI_RECV), EBADFLAGS);
-    assert_eq!(srx.bind(&of_first, FI_RECV), ENOSYS, "queues are those of its endpoints");
-    assert_eq!(sharer.bind(&Sharers::open().srx, 0), EDOMAIN);
-    assert_eq!((sharer.bind(&srx, 0), sharer.bind(&srx, 0)), (0, EBUSY));
-    assert_eq!(call!(domain, ops.srx_ctx, ptr::null_mut(), ptr::null_mut(), NULL), EINVAL);
+fn invalid_uses_of_contexts_are_refused() {
+    let Sharers { ep: [first, second], srx, cq: [of_first, of_second], av, domain, fabric } =
+        Sharers::open(|_| ());
+    let mut infos = loopback_infos();
+    let stx = open_stx(&domain, &mut infos).expect("a transmit context");
+    assert_eq!([first.bind(&stx, FI_TRANSMIT), first.bind(&srx, FI_RECV)], [EBADFLAGS; 2]);
+    let bound = [stx.bind(&of_first, FI_TRANSMIT), srx.bind(&of_first, FI_RECV)];
+    assert_eq!(bound, [ENOSYS; 2], "queues are those of the endpoints");
+    // The attributes of a transmit context are optional, and bounded.
+    let attr = ptr::null_mut();
+    drop(Object::open(|stx| call!(domain, ops.stx_ctx, attr, stx, NULL)).expect("a context"));
+    infos.tx().iov_limit = 1000;
+    assert_eq!(open_stx(&domain, &mut infos).err(), Some(ENODATA));
+    let unwritten = [
+        call!(domain, ops.stx_ctx, attr, ptr::null_mut(), NULL),
+        call!(domain, ops.srx_ctx, ptr::null_mut(), ptr::null_mut(), NULL),
+    ];
+    assert_eq!(unwritten, [EINVAL; 2]);
     // Queues close once the endpoint that reports to them is closed, though the context is there.
     let of_first = of_first.assert_busy();
     drop(first);
     assert!(of_first.close().is_ok());
-    let of_second = of_second.assert_busy();
-    drop((second, own));
-    let srx = srx.assert_busy();
-    drop((sharer, srx, of_second, av, domain, fabric));
+    let (of_second, srx) = (of_second.assert_busy(), srx.assert_busy());
+    drop((second, srx, stx, of_second, av, domain, fabric));
 }
