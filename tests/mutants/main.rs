@@ -6,7 +6,7 @@
 //!
 //! ```console
 //! $ cargo test --test mutants --features mutants
-//! $ cargo test --test mutants --features mutants -- fi_tagged/ --jobs 1
+//! $ cargo test --test mutants --features mutants -- fi_tagged/ fi_msg/ --jobs 1
 //! ```
 
 #![expect(clippy::print_stdout, reason = "a program says what it has found")]
@@ -34,9 +34,9 @@ use crate::run::Outcome;
 /// Break one clause of the manual pages after the other, and run the tests that cite it
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Break only clauses whose identifier contains this
-    #[arg(value_name = "TEXT", default_value = "")]
-    only: String,
+    /// Break only clauses whose identifier contains one of these; all, if there is none
+    #[arg(value_name = "TEXT")]
+    only: Vec<String>,
     /// Break only so many of them, as the seed chooses
     #[arg(long, value_name = "COUNT")]
     sample: Option<usize>,
@@ -60,7 +60,8 @@ struct Mutant {
 fn main() -> io::Result<ExitCode> {
     let arguments = Arguments::parse();
     let mut planted = faults::read_planted()?;
-    planted.retain(|clause| clause.contains(&arguments.only));
+    let is_chosen = |clause: &String| arguments.only.iter().any(|text| clause.contains(text.as_str()));
+    planted.retain(|clause| arguments.only.is_empty() || is_chosen(clause));
     if let Some(count) = arguments.sample {
         fastrand::Rng::with_seed(arguments.seed).shuffle(&mut planted);
         planted.truncate(count);

@@ -25,7 +25,10 @@ const FOREIGN_PATHS: [(&str, &str); 4] = [
 const FOREIGN_PREFIXES: [&str; 7] = ["fi_", "FI_", "ofi_", "util_", "MPI_", "rpma_", "RPMA_"];
 
 /// Names that look like this project's but are not, with the reason.
-const FOREIGN_NAMES: [(&str, &str); 5] = [
+const FOREIGN_NAMES: [(&str, &str); 8] = [
+    ("epoll_create1", "of Linux"),
+    ("epoll_ctl", "of Linux"),
+    ("epoll_wait", "of Linux"),
     ("MADV_DONTFORK", "of Linux"),
     ("MAP_SYNC", "of Linux"),
     ("TCP_USER_TIMEOUT", "of Linux"),

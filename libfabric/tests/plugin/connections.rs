@@ -77,7 +77,7 @@ impl ConnectionFixture {
     /// Opens an endpoint that requests a connection.
     fn open_requester(&self, of: &Object<FidPep>, data: &[u8]) -> Object<FidEp> {
         let endpoint = self.open_endpoint(&self.infos);
-        assert_eq!(connect(&endpoint, &name_of(of), data), 0);
+        assert_eq!(connect(&endpoint, &get_name!(of), data), 0);
         endpoint
     }
 
@@ -136,10 +136,6 @@ fn open_passive(fabric: &Object<FidFabric>, infos: &InfoList) -> Result<Object<F
     Object::open(|pep| call!(fabric, ops.passive_ep, infos.0, pep, NULL))
 }
 
-fn name_of(passive: &Object<FidPep>) -> [u8; 16] {
-    get_name!(passive)
-}
-
 fn reject(passive: &Object<FidPep>, handle: *mut Fid, data: &[u8]) -> c_int {
     call!(passive, cm.reject, handle, data.as_ptr().cast(), data.len())
 }
@@ -188,11 +184,11 @@ fn events_name_the_endpoints_of_a_connection() {
         assert_eq!(((*info.ep_attr).r#type, (*info.handle).fclass), (FI_EP_MSG, FI_CLASS_CONNREQ));
         assert_eq!((*info.fabric_attr).fabric, desk.fabric.as_ptr().cast());
         let names = (read_address(info.src_addr), read_address(info.dest_addr));
-        assert_eq!(names, (name_of(&listener), requester.name()));
+        assert_eq!(names, (get_name!(listener), requester.name()));
     }
 
     // The request outlives its passive endpoint.
-    let asked = name_of(&listener);
+    let asked = get_name!(listener);
     drop(listener);
     let acceptor = desk.open_endpoint(&read);
     assert_eq!((get_peer(&acceptor), accept(&acceptor, b"you may")), (Err(ENOTCONN), 0));
@@ -311,7 +307,7 @@ fn connection_calls_without_their_prerequisites_are_refused() {
     assert_eq!(open_passive(&desk.fabric, &loopback_infos()).err(), Some(EINVAL), "another type");
 
     let endpoint = desk.domain.open_endpoint(&desk.infos).expect("an endpoint");
-    let to = name_of(&listener);
+    let to = get_name!(listener);
     assert_eq!(endpoint.bind(&desk.cq, FI_TRANSMIT | FI_RECV), 0);
     assert_eq!((connect(&endpoint, &to, b""), endpoint.bind(&desk.eq, 0)), (ENOEQ, 0));
     assert_eq!((get_peer(&endpoint), call!(endpoint, cm.shutdown, 0)), (Err(ENOTCONN), ENOTCONN));
@@ -353,7 +349,9 @@ fn passive_endpoint_has_options_and_a_backlog() {
 #[test]
 fn event_error_still_names_an_endpoint_that_is_closing() {
     let desk = ConnectionFixture::open();
-    let mut closed_name = name_of(&desk.open_listener());
+    let closed = desk.open_listener();
+    let mut closed_name = get_name!(closed);
+    drop(closed);
     // Another listener could get the port of the closed one, but none gets a port below the dynamic range.
     closed_name[2..4].copy_from_slice(&9_u16.to_be_bytes());
     let (eq, count, is_over) = (&desk.eq, &AtomicUsize::new(0), &AtomicBool::new(false));

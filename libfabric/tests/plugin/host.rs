@@ -96,8 +96,8 @@ pub(crate) fn loopback_infos_with(mut hints: InfoList) -> InfoList {
     getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints)).expect("a loopback interface")
 }
 
-/// Hints, or an answer of `fi_getinfo`, which is never freed: `host/tests/semantics.rs` frees them as libfabric
-/// does. The methods are for the first info.
+/// Hints, or an answer of `fi_getinfo`, which is never freed: `host/tests/semantics.rs` frees them as
+/// libfabric does. The methods are for the first info.
 pub(crate) struct InfoList(pub(crate) *mut FiInfo);
 
 impl InfoList {
@@ -114,11 +114,6 @@ impl InfoList {
             ((*info).ep_attr, (*info).domain_attr, (*info).fabric_attr) = (zeroed(), zeroed(), zeroed());
         }
         InfoList(info)
-    }
-
-    /// `fi_getinfo` with these hints.
-    pub(crate) fn getinfo(&self) -> Result<InfoList, c_int> {
-        getinfo(None, None, 0, Some(self))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &FiInfo> {

@@ -1,5 +1,5 @@
-//! Calls the plugin through its vtables, as a host does. The tests run over `tcp`: what operations do over any
-//! transport is the subject of `host/tests/semantics.rs`.
+//! Calls the plugin through its vtables, as a host does. The tests run over `tcp`: what operations do over
+//! any transport is the subject of `host/tests/semantics.rs`.
 
 mod atomic;
 mod av;

@@ -1,5 +1,4 @@
-/* Replays what programs do with libfabric: how they ask for an interface, and what they call in which order
- * until they close it. Each family of programs is a row of the table.
+/* Replays how programs ask libfabric for an interface. Each program is a row of the table, and runs as two processes.
  *
  * usage: driver list | driver PROGRAM DOMAIN
  *
@@ -16,18 +15,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "programs.h"
-
 enum { WAIT_SECONDS = 60, CELL_BYTES = 4096 };
 
 /* The memory in which the ranks meet. */
 struct board {
     atomic_uint arrived;
-    char cells[RANKS_MAX][CELL_BYTES];
+    char cells[RANKS][CELL_BYTES];
 };
 
 const struct program *program;
-int rank, ranks;
+int rank;
 const char *volatile step = "start";
 static struct board *board;
 static unsigned barriers;
@@ -57,7 +54,7 @@ void yield_to_others(void)
 
 void barrier(struct fid_cq *cq)
 {
-    unsigned awaited = (unsigned)ranks * ++barriers;
+    unsigned awaited = (unsigned)RANKS * ++barriers;
 
     atomic_fetch_add(&board->arrived, 1);
     WAIT_UNTIL(atomic_load(&board->arrived) >= awaited, cq ? make_progress(cq) : (void)usleep(100));
@@ -68,7 +65,7 @@ void exchange(const void *mine, size_t len_bytes, void *all)
     require(len_bytes <= CELL_BYTES, "too much to exchange", 0);
     memcpy(board->cells[rank], mine, len_bytes);
     barrier(NULL);
-    for (int i = 0; i < ranks; i++)
+    for (int i = 0; i < RANKS; i++)
         memcpy((char *)all + (size_t)i * len_bytes, board->cells[i], len_bytes);
     barrier(NULL);
 }
@@ -127,11 +124,6 @@ void require_unmet(uint32_t version, const struct fi_info *hints)
     require(fi_getinfo(at_most_installed(version), NULL, NULL, 0, hints, &info) == -FI_ENODATA, "met hints", 0);
 }
 
-void open_domain(struct session *session, struct fi_info *hints)
-{
-    open_domain_of(session, query(hints));
-}
-
 /* A program that knows names of interfaces finds no domain for one that is missing. */
 static void require_no_other_domain(struct session *session)
 {
@@ -183,28 +175,19 @@ struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t c
     return av;
 }
 
-struct fid_cntr *open_counter(struct fid_domain *domain, enum fi_wait_obj wait_obj)
-{
-    struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP, .wait_obj = wait_obj };
-    struct fid_cntr *counter;
-
-    MUST(fi_cntr_open(domain, &attr, &counter, NULL));
-    return counter;
-}
-
 void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers)
 {
     struct name {
         size_t len_bytes;
         char bytes[NAME_MAX_BYTES];
-    } mine = { 0 }, all[RANKS_MAX];
+    } mine = { 0 }, all[RANKS];
 
     /* Programs ask for the length first. */
     require(fi_getname(&endpoint->fid, NULL, &mine.len_bytes) == -FI_ETOOSMALL, "the length of the name", 0);
     require(mine.len_bytes <= NAME_MAX_BYTES, "a long name", 0);
     MUST(fi_getname(&endpoint->fid, mine.bytes, &mine.len_bytes));
     exchange(&mine, sizeof mine, all);
-    for (int i = 0; i < ranks; i++)
+    for (int i = 0; i < RANKS; i++)
         require(fi_av_insert(av, all[i].bytes, 1, &peers[i], 0, NULL) == 1, "fi_av_insert", 0);
 }
 
@@ -272,20 +255,13 @@ void fill(void *memory, size_t len_bytes, unsigned seed)
         ((unsigned char *)memory)[i] = (unsigned char)(seed + i * 7 + (i >> 8));
 }
 
-void require_filled(const void *memory, size_t len_bytes, unsigned seed)
-{
-    for (size_t i = 0; i < len_bytes; i++)
-        require(((const unsigned char *)memory)[i] == (unsigned char)(seed + i * 7 + (i >> 8)), "other bytes",
-                (long)i);
-}
-
 /* Starts the ranks. Returns whether all ended well. The others are ended when one fails. */
 static int run_ranks(void)
 {
-    pid_t processes[RANKS_MAX];
+    pid_t processes[RANKS];
     int ended_well = 1;
 
-    for (rank = 0; rank < ranks; rank++) {
+    for (rank = 0; rank < RANKS; rank++) {
         processes[rank] = fork();
         require(processes[rank] >= 0, "fork", 0);
         if (processes[rank] > 0)
@@ -293,10 +269,10 @@ static int run_ranks(void)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         signal(SIGALRM, end_late);
         alarm(WAIT_SECONDS);
-        program->run(program->hints());
+        run_hinted(program->hints());
         exit(0);
     }
-    for (int i = 0; i < ranks; i++) {
+    for (int i = 0; i < RANKS; i++) {
         int status;
         pid_t ended = wait(&status);
         int is_well = ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -304,7 +280,7 @@ static int run_ranks(void)
         if (!is_well && ended_well)
             fprintf(stderr, "%s: a rank failed: status %#x\n", program->name, status);
         ended_well &= is_well;
-        for (int j = 0; j < ranks; j++) {
+        for (int j = 0; j < RANKS; j++) {
             if (processes[j] == ended)
                 processes[j] = 0;
             if (!ended_well && processes[j])
@@ -317,16 +293,15 @@ static int run_ranks(void)
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "list") == 0) {
-        for (size_t i = 0; i < sizeof PROGRAMS / sizeof *PROGRAMS; i++)
+        for (size_t i = 0; i < PROGRAM_COUNT; i++)
             printf("%s\n", PROGRAMS[i].name);
         return 0;
     }
     require(argc == 3, "usage: driver list | driver PROGRAM DOMAIN", 0);
-    for (size_t i = 0; i < sizeof PROGRAMS / sizeof *PROGRAMS; i++)
+    for (size_t i = 0; i < PROGRAM_COUNT; i++)
         if (strcmp(PROGRAMS[i].name, argv[1]) == 0)
             program = &PROGRAMS[i];
     require(program != NULL, "no such program", 0);
-    ranks = program->ranks;
     setenv("FI_HOMESPUN_DOMAIN", argv[2], 1);
     /* The test may offer homespun under another name. */
     setenv("FI_PROVIDER", program->offered_as ? program->offered_as : "homespun", 0);

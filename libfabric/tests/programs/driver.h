@@ -1,5 +1,5 @@
-/* What the replayed programs share. Each program runs as two or three processes, the ranks. They exchange
- * bytes and wait for each other in memory that they share, as real ones do through PMI or sockets. */
+/* The replayed programs. Each runs as two processes, the ranks. They exchange bytes and wait for each other in memory
+ * that they share, as real ones do through PMI or sockets. */
 
 #pragma once
 
@@ -21,21 +21,19 @@
 #include <rdma/fi_tagged.h>
 #include <rdma/fi_trigger.h>
 
-enum { RANKS_MAX = 3, NAME_MAX_BYTES = 64 };
+enum { RANKS = 2, NAME_MAX_BYTES = 64 };
 
-/* A row of the table: how a program asks for an interface, and what it does with it. */
+/* A row of the table. */
 struct program {
     const char *name;
-    int ranks;
     const char *offered_as; /* the name under which homespun is offered; NULL: its own */
     const char *provider;   /* the provider that the program asks for; NULL: any */
     uint32_t version;       /* of the interface that the program asks for */
     struct fi_info *(*hints)(void);
-    void (*run)(struct fi_info *hints);
 };
 
 extern const struct program *program;
-extern int rank, ranks;
+extern int rank;
 /* What this process does or waits for. It is printed if that takes too long. */
 extern const char *volatile step;
 
@@ -101,16 +99,13 @@ struct session {
     struct fid_av *av;
     struct fid_cq *cq;
     struct fid_ep *endpoint;
-    fi_addr_t peers[RANKS_MAX];
+    fi_addr_t peers[RANKS];
 };
 
-/* Opens the fabric and the domain of the first info for the hints. Frees the hints. */
-void open_domain(struct session *session, struct fi_info *hints);
 /* Opens the fabric and the domain of an info. close_session frees the info. */
 void open_domain_of(struct session *session, struct fi_info *info);
 struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size);
 struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count);
-struct fid_cntr *open_counter(struct fid_domain *domain, enum fi_wait_obj wait_obj);
 /* Exchanges the names of one endpoint of each rank, and inserts them. */
 void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers);
 /* The memory of a rank that the others access, as each of them must address it. */
@@ -133,12 +128,11 @@ void await_completions(struct fid_cq *cq, int count);
 /* Reads the queue without taking a completion. */
 void make_progress(struct fid_cq *cq);
 
-/* Fills memory with a pattern, or requires that it has that pattern. */
+/* Fills memory with a pattern. */
 void fill(void *memory, size_t len_bytes, unsigned seed);
-void require_filled(const void *memory, size_t len_bytes, unsigned seed);
 
-/* Declares hints, or hints and what is done with the infos for them. */
-#define HINTS(name) struct fi_info *name##_hints(void)
-#define PROGRAM(name) \
-    HINTS(name);      \
-    void run_##name(struct fi_info *hints)
+/* Runs a rank with the infos for these hints. */
+void run_hinted(struct fi_info *hints);
+
+extern const struct program PROGRAMS[];
+extern const size_t PROGRAM_COUNT;

@@ -1,5 +1,5 @@
-/* Programs that differ in how they ask for an interface. What they call then, others call, too: here they send a message
- * each way, and read and write memory of each other, as far as their hints ask for that. */
+/* How programs ask for an interface. What they call then is the same here: they send a message each way, and read and
+ * write memory of each other, as far as their hints ask for that. */
 
 #include "driver.h"
 
@@ -13,8 +13,35 @@ static char out[LEN_BYTES], in[LEN_BYTES], memory[LEN_BYTES], expected[LEN_BYTES
 static struct fid_mr *out_mr, *in_mr, *memory_mr;
 static struct fi_context2 contexts[2];
 
+/* Sandia's OpenSHMEM. */
+static struct fi_info *ask_as_openshmem(enum fi_progress progress)
+{
+    struct fi_info *hints = new_hints(FI_RMA | FI_ATOMIC | FI_RMA_EVENT);
+
+    hints->domain_attr->data_progress = progress;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    if (progress == FI_PROGRESS_AUTO)
+        hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    hints->domain_attr->mr_key_size = 1;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->ep_attr->tx_ctx_cnt = 0;
+    hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+    hints->tx_attr->inject_size = sizeof(long double);
+    return hints;
+}
+
+static struct fi_info *openshmem_hints(void)
+{
+    return ask_as_openshmem(FI_PROGRESS_AUTO);
+}
+
+static struct fi_info *openshmem_manual_hints(void)
+{
+    return ask_as_openshmem(FI_PROGRESS_MANUAL);
+}
+
 /* GASNet-EX. */
-struct fi_info *gasnet_hints(void)
+static struct fi_info *gasnet_hints(void)
 {
     struct fi_info *hints = new_hints(FI_RMA | FI_MSG | FI_MULTI_RECV);
 
@@ -26,7 +53,7 @@ struct fi_info *gasnet_hints(void)
     return hints;
 }
 
-struct fi_info *lci_hints(void)
+static struct fi_info *lci_hints(void)
 {
     struct fi_info *hints = new_hints(FI_RMA | FI_MSG);
 
@@ -38,7 +65,7 @@ struct fi_info *lci_hints(void)
 }
 
 /* Lamellar's rofi. */
-struct fi_info *rofi_hints(void)
+static struct fi_info *rofi_hints(void)
 {
     struct fi_info *hints = new_hints(FI_RMA | FI_ATOMIC | FI_MSG);
 
@@ -52,7 +79,7 @@ struct fi_info *rofi_hints(void)
 }
 
 /* Charm++, which asks for the first version, and for no mode of memory. */
-struct fi_info *charm_hints(void)
+static struct fi_info *charm_hints(void)
 {
     struct fi_info *hints = new_hints(FI_TAGGED | FI_RMA | FI_REMOTE_READ);
 
@@ -63,7 +90,7 @@ struct fi_info *charm_hints(void)
 }
 
 /* The Rust crate libfabric-efa-rs. */
-struct fi_info *libfabric_efa_rs_hints(void)
+static struct fi_info *libfabric_efa_rs_hints(void)
 {
     struct fi_info *hints = new_hints(FI_MSG);
 
@@ -73,7 +100,7 @@ struct fi_info *libfabric_efa_rs_hints(void)
 }
 
 /* NCCL's plugin for libfabric. */
-struct fi_info *nccl_hints(void)
+static struct fi_info *nccl_hints(void)
 {
     struct fi_info *hints = new_hints(FI_MSG | FI_RMA | FI_HMEM | FI_LOCAL_COMM | FI_REMOTE_COMM);
 
@@ -99,7 +126,7 @@ struct fi_info *nccl_hints(void)
 }
 
 /* Open MPI's mtl. */
-struct fi_info *ompi_mtl_hints(void)
+static struct fi_info *ompi_mtl_hints(void)
 {
     struct fi_info *hints = new_hints(FI_MSG | FI_TAGGED | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_DIRECTED_RECV);
 
@@ -114,7 +141,7 @@ struct fi_info *ompi_mtl_hints(void)
 }
 
 /* Open MPI's btl. */
-struct fi_info *ompi_btl_hints(void)
+static struct fi_info *ompi_btl_hints(void)
 {
     struct fi_info *hints = new_hints(FI_RMA | FI_ATOMIC);
 
@@ -143,13 +170,13 @@ static struct fi_info *ask_as_mercury(uint32_t protocol, enum fi_progress progre
     return hints;
 }
 
-struct fi_info *mercury_hints(void)
+static struct fi_info *mercury_hints(void)
 {
     return ask_as_mercury(FI_PROTO_XNET, FI_PROGRESS_MANUAL, 512);
 }
 
 /* Mercury, with the address of the first interface that the provider names, as a program that looks for interfaces. */
-struct fi_info *mercury_interface_hints(void)
+static struct fi_info *mercury_interface_hints(void)
 {
     struct fi_info *hints = mercury_hints(), *scan = fi_allocinfo(), *found;
 
@@ -164,18 +191,18 @@ struct fi_info *mercury_interface_hints(void)
     return hints;
 }
 
-struct fi_info *mercury_rxm_hints(void)
+static struct fi_info *mercury_rxm_hints(void)
 {
     return ask_as_mercury(FI_PROTO_RXM, FI_PROGRESS_MANUAL, 0);
 }
 
-struct fi_info *mercury_sockets_hints(void)
+static struct fi_info *mercury_sockets_hints(void)
 {
     return ask_as_mercury(FI_PROTO_SOCK_TCP, FI_PROGRESS_AUTO, 0);
 }
 
 /* The Rust crate dma-libfabric. */
-struct fi_info *dma_libfabric_hints(void)
+static struct fi_info *dma_libfabric_hints(void)
 {
     struct fi_info *hints = new_hints(FI_MSG | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
 
@@ -184,7 +211,7 @@ struct fi_info *dma_libfabric_hints(void)
 }
 
 /* NIXL, which looks for devices first, then asks for each by its name. */
-struct fi_info *nixl_hints(void)
+static struct fi_info *nixl_hints(void)
 {
     struct fi_info *hints = new_hints(FI_MSG | FI_RMA | FI_LOCAL_COMM | FI_REMOTE_COMM), *found;
 
@@ -232,7 +259,7 @@ static void pass_message(int is_tagged)
 
 static void read_and_write(uint64_t caps)
 {
-    struct segment all[RANKS_MAX], *there = &all[1 - rank];
+    struct segment all[RANKS], *there = &all[1 - rank];
     fi_addr_t peer = session.peers[1 - rank];
 
     exchange_segment(session.info, memory_mr, memory, all);
@@ -290,3 +317,28 @@ void run_hinted(struct fi_info *hints)
     CLOSE(memory_mr);
     close_session(&session);
 }
+
+/* Programs that ask for the version that is installed. */
+#define INSTALLED UINT32_MAX
+
+const struct program PROGRAMS[] = {
+    { "openshmem", NULL, "homespun", FI_VERSION(1, 5), openshmem_hints },
+    { "openshmem_manual", NULL, "homespun", FI_VERSION(1, 5), openshmem_manual_hints },
+    { "mercury", "tcp", "tcp", FI_VERSION(1, 13), mercury_hints },
+    { "mercury_interface", "tcp", "tcp", FI_VERSION(1, 13), mercury_interface_hints },
+    { "mercury_rxm", "tcp", "tcp;ofi_rxm", FI_VERSION(1, 13), mercury_rxm_hints },
+    { "mercury_sockets", "sockets", "sockets", FI_VERSION(1, 13), mercury_sockets_hints },
+    { "gasnet", NULL, NULL, FI_VERSION(1, 5), gasnet_hints },
+    { "lci", NULL, NULL, FI_VERSION(1, 6), lci_hints },
+    { "rofi", NULL, NULL, FI_VERSION(1, 17), rofi_hints },
+    { "charm", NULL, NULL, FI_VERSION(1, 0), charm_hints },
+    { "libfabric_efa_rs", NULL, "homespun", INSTALLED, libfabric_efa_rs_hints },
+    { "nccl", NULL, NULL, FI_VERSION(1, 6), nccl_hints },
+    { "nccl_tcp", "tcp", NULL, FI_VERSION(1, 6), nccl_hints },
+    { "ompi_mtl", NULL, NULL, FI_VERSION(1, 18), ompi_mtl_hints },
+    { "ompi_btl", NULL, NULL, FI_VERSION(1, 18), ompi_btl_hints },
+    { "nixl", "tcp", NULL, FI_VERSION(1, 18), nixl_hints },
+    { "nixl_sockets", "sockets", NULL, FI_VERSION(1, 18), nixl_hints },
+    { "dma_libfabric", "tcp", "tcp", INSTALLED, dma_libfabric_hints },
+};
+const size_t PROGRAM_COUNT = sizeof PROGRAMS / sizeof *PROGRAMS;

@@ -1,5 +1,5 @@
-//! Programs of others, replayed over the plugin in the installed libfabric: how each asks for an interface,
-//! and what it calls in which order until it closes everything. `driver.c` runs them, with a row for each.
+//! Programs of others, replayed over the plugin in the installed libfabric: how each asks for an interface.
+//! `driver.c` runs them, with a row for each.
 //!
 //! The tests need a C compiler and libfabric's headers (Debian: `libfabric-dev`). Without the headers
 //! they are skipped with a message; under `./test` they fail.
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use homespun_suite::prerequisites::Prerequisite;
 
-const SOURCES: [&str; 3] = ["driver.c", "hinted.c", "openshmem.c"];
+const SOURCES: [&str; 2] = ["driver.c", "hinted.c"];
 
 /// The compiled driver, and a directory of providers that has only the plugin.
 struct Driver {
