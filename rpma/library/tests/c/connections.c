@@ -7,8 +7,6 @@
 
 #include "check.h"
 
-static const int ALWAYS = RPMA_F_COMPLETION_ALWAYS;
-
 static void test_private_data_and_early_receives(void) {
     struct rpma_peer *peer = open_peer();
     struct rpma_conn_cfg *cfg = patient_cfg();
@@ -144,26 +142,23 @@ static void test_rejected_and_refused(void) {
 /* An access that the peer refuses fails, ends the connection, and flushes what was posted. */
 static void test_refused_access(void) {
     struct pair pair;
-    char *memory = allocate(4096);
-    struct rpma_mr_local *mr = NULL;
     connect_pair(&pair, NULL);
-    OK(rpma_mr_reg(pair.peer, memory, 4096, 0xff & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
-    struct rpma_mr_remote *remote = as_remote(mr);
-    OK(rpma_recv(pair.client, mr, 0, 8, NUMBER(1)));
-    OK(rpma_write(pair.client, remote, 4090, mr, 0, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(2)));
+    struct memory memory = open_memory(pair.peer);
+    OK(rpma_recv(pair.client, memory.mr, 0, 8, NUMBER(1)));
+    OK(rpma_write(pair.client, memory.remote, 4090, memory.mr, 0, 8, ON_ERROR, NUMBER(2)));
     expect_failure(pair.client_cq, 2, IBV_WC_REM_ACCESS_ERR, pair.client_qp);
     expect_failure(pair.client_cq, 1, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
     /* A post after the failure has the same end. */
-    OK(rpma_send(pair.client, mr, 0, 8, RPMA_F_COMPLETION_ON_ERROR, NUMBER(3)));
+    OK(rpma_send(pair.client, memory.mr, 0, 8, ON_ERROR, NUMBER(3)));
     expect_failure(pair.client_cq, 3, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
     close_pair(&pair);
-    OK(rpma_mr_remote_delete(&remote));
-    OK(rpma_mr_dereg(&mr));
-    free(memory);
+    close_memory(&memory);
 }
 
 /* Every operation that needs the connection, before it is there and after it has ended. */
-static void expect_not_connected(struct rpma_conn *conn, struct rpma_mr_local *mr, struct rpma_mr_remote *far) {
+static void expect_not_connected(struct rpma_conn *conn, struct memory *memory) {
+    struct rpma_mr_local *mr = memory->mr;
+    struct rpma_mr_remote *far = memory->remote;
     RETURNS(RPMA_E_PROVIDER, rpma_send(conn, mr, 0, 8, ALWAYS, NULL));
     RETURNS(RPMA_E_PROVIDER, rpma_send_with_imm(conn, mr, 0, 8, ALWAYS, 1, NULL));
     RETURNS(RPMA_E_PROVIDER, rpma_read(conn, mr, 0, far, 0, 8, ALWAYS, NULL));
@@ -178,33 +173,29 @@ static void test_operations_without_a_connection(void) {
     struct pair pair;
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *conn = NULL;
-    char *memory = allocate(64);
-    struct rpma_mr_local *mr = NULL, *send_only = NULL;
+    struct rpma_mr_local *send_only = NULL;
     connect_pair(&pair, NULL);
-    OK(rpma_mr_reg(pair.peer, memory, 64, 0xff & ~RPMA_MR_USAGE_FLUSH_TYPE_PERSISTENT, &mr));
-    OK(rpma_mr_reg(pair.peer, memory, 64, RPMA_MR_USAGE_SEND, &send_only));
-    struct rpma_mr_remote *far = as_remote(mr);
+    struct memory memory = open_memory(pair.peer);
+    OK(rpma_mr_reg(pair.peer, memory.bytes, 64, RPMA_MR_USAGE_SEND, &send_only));
 
     OK(rpma_conn_req_new(pair.peer, ADDRESS, pair.port, NULL, &request));
     INVALID(rpma_conn_req_recv(request, send_only, 0, 8, NUMBER(1)));
     /* The first context is null, on which fio relies. */
     for (int number = 0; number < 10; number++) {
-        OK(rpma_conn_req_recv(request, mr, 0, 8, NUMBER(number)));
+        OK(rpma_conn_req_recv(request, memory.mr, 0, 8, NUMBER(number)));
     }
-    RETURNS(RPMA_E_PROVIDER, rpma_conn_req_recv(request, mr, 0, 8, NUMBER(11)));
+    RETURNS(RPMA_E_PROVIDER, rpma_conn_req_recv(request, memory.mr, 0, 8, NUMBER(11)));
     OK(rpma_conn_req_connect(&request, NULL, &conn));
-    expect_not_connected(conn, mr, far);
-    RETURNS(RPMA_E_PROVIDER, rpma_recv(conn, mr, 0, 8, NULL));
+    expect_not_connected(conn, &memory);
+    RETURNS(RPMA_E_PROVIDER, rpma_recv(conn, memory.mr, 0, 8, NULL));
     RETURNS(RPMA_E_PROVIDER, rpma_conn_disconnect(conn));
     OK(rpma_conn_delete(&conn));
 
     OK(rpma_conn_disconnect(pair.client));
-    expect_not_connected(pair.client, mr, far);
+    expect_not_connected(pair.client, &memory);
     close_pair(&pair);
-    OK(rpma_mr_remote_delete(&far));
-    OK(rpma_mr_dereg(&mr));
+    close_memory(&memory);
     OK(rpma_mr_dereg(&send_only));
-    free(memory);
 }
 
 /* Every call that may need a descriptor of the system fails if there is none, and works later. */

@@ -2,34 +2,6 @@
 
 #include "check.h"
 
-#define USAGE_ALL_VOLATILE                                                                      \
-    (RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC |                \
-     RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | RPMA_MR_USAGE_SEND |       \
-     RPMA_MR_USAGE_RECV)
-#define IMM 0x01020304u
-
-static const int ALWAYS = RPMA_F_COMPLETION_ALWAYS;
-static const int ON_ERROR = RPMA_F_COMPLETION_ON_ERROR;
-
-struct memory {
-    char *bytes;
-    struct rpma_mr_local *mr;
-    struct rpma_mr_remote *remote;
-};
-
-static struct memory open_memory(struct rpma_peer *peer) {
-    struct memory memory = {.bytes = allocate(4096)};
-    OK(rpma_mr_reg(peer, memory.bytes, 4096, USAGE_ALL_VOLATILE, &memory.mr));
-    memory.remote = as_remote(memory.mr);
-    return memory;
-}
-
-static void close_memory(struct memory *memory) {
-    OK(rpma_mr_remote_delete(&memory->remote));
-    OK(rpma_mr_dereg(&memory->mr));
-    free(memory->bytes);
-}
-
 static void expect_immediate(struct rpma_cq *cq, uint64_t context, enum ibv_wc_opcode opcode,
                              uint32_t byte_len, uint32_t qp_num) {
     struct ibv_wc wc = next_completion(cq);

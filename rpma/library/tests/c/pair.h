@@ -176,6 +176,34 @@ static inline void *allocate(size_t size) {
     return memory;
 }
 
+#define USAGE_ALL_VOLATILE                                                                      \
+    (RPMA_MR_USAGE_READ_SRC | RPMA_MR_USAGE_READ_DST | RPMA_MR_USAGE_WRITE_SRC |                \
+     RPMA_MR_USAGE_WRITE_DST | RPMA_MR_USAGE_FLUSH_TYPE_VISIBILITY | RPMA_MR_USAGE_SEND |       \
+     RPMA_MR_USAGE_RECV)
+#define IMM 0x01020304u
+
+enum { ALWAYS = RPMA_F_COMPLETION_ALWAYS, ON_ERROR = RPMA_F_COMPLETION_ON_ERROR };
+
+/* Memory, its region, and the peer's view of the region. */
+struct memory {
+    char *bytes;
+    struct rpma_mr_local *mr;
+    struct rpma_mr_remote *remote;
+};
+
+static inline struct memory open_memory(struct rpma_peer *peer) {
+    struct memory memory = {.bytes = allocate(4096)};
+    OK(rpma_mr_reg(peer, memory.bytes, 4096, USAGE_ALL_VOLATILE, &memory.mr));
+    memory.remote = as_remote(memory.mr);
+    return memory;
+}
+
+static inline void close_memory(struct memory *memory) {
+    OK(rpma_mr_remote_delete(&memory->remote));
+    OK(rpma_mr_dereg(&memory->mr));
+    free(memory->bytes);
+}
+
 #define NUMBER(context) ((const void *)(uintptr_t)(context))
 
 #endif
