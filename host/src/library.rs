@@ -155,24 +155,6 @@ impl Libfabric {
         unsafe { InfoList::from_raw(*self, list) }.ok_or(Errno::ENODATA)
     }
 
-    /// `fi_getinfo(3)` with any arguments, even invalid ones. Returns the function's result.
-    ///
-    /// # Safety
-    ///
-    /// If the library cannot handle an argument, the behaviour is undefined. A test that passes such an
-    /// argument must run in a process that may crash.
-    pub unsafe fn getinfo_raw(
-        &self,
-        version: u32,
-        [node, service]: [*const c_char; 2],
-        flags: u64,
-        hints: *const FiInfo,
-        info: *mut *mut FiInfo,
-    ) -> c_int {
-        // SAFETY: the caller promises arguments that the library can handle, or a process that may crash.
-        unsafe { (self.getinfo)(version, node, service, flags, hints, info) }
-    }
-
     /// `fi_fabric(3)`: opens the fabric of an info.
     pub fn open_fabric(&self, info: &InfoList) -> Result<Object<FidFabric>, Errno> {
         let attr = info.first().fabric_attr;

@@ -83,11 +83,9 @@ fn run_and_exit(probe: &Probe, context: &Context, writer: OwnedFd) -> ! {
         for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGTERM, libc::SIGINT] {
             libc::signal(signal, libc::SIG_DFL);
         }
-        if std::env::var_os("TOLERANCE_VERBOSE").is_none() {
-            let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
-            libc::dup2(null, 1);
-            libc::dup2(null, 2);
-        }
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY);
+        libc::dup2(null, 1);
+        libc::dup2(null, 2);
     }
     let text = catch_unwind(AssertUnwindSafe(|| (probe.run)(context))).unwrap_or_else(|panic| {
         let why = panic.downcast_ref::<String>().map(String::as_str);

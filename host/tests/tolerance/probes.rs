@@ -10,7 +10,6 @@ mod bind;
 mod endpoint;
 mod memory;
 mod open;
-mod queues;
 mod transfer;
 
 use crate::outcome::IntoOutcome;
@@ -71,7 +70,6 @@ pub(crate) fn all_probes() -> Vec<Probe> {
     open::add_probes(&mut probes);
     bind::add_probes(&mut probes);
     endpoint::add_probes(&mut probes);
-    queues::add_probes(&mut probes);
     memory::add_probes(&mut probes);
     transfer::add_probes(&mut probes);
     probes.0

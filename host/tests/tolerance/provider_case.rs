@@ -24,10 +24,6 @@ impl EndpointKind {
             EndpointKind::Msg => "MSG",
         }
     }
-
-    pub(crate) const fn raw(self) -> u32 {
-        self as u32
-    }
 }
 
 /// The columns of the table in their order.

@@ -11,9 +11,7 @@ use std::time::Duration;
 
 use homespun_host::abi::domain::{FidAv, FidDomain, FidMr};
 use homespun_host::abi::endpoint::{FidEp, FidPep};
-use homespun_host::abi::eq::{
-    FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FiEqCmEntry, FidCntr, FidCq, FidEq,
-};
+use homespun_host::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqCmEntry, FidCntr, FidCq, FidEq};
 use homespun_host::abi::fabric::FidFabric;
 use homespun_host::abi::fid::Fid;
 use homespun_host::abi::info::FiInfo;
@@ -53,7 +51,7 @@ pub(crate) fn provider_hints(libfabric: Libfabric, case: &ProviderCase) -> InfoL
     if let Some(domain) = case.domain {
         hints.set_domain_name(&std::ffi::CString::new(domain).expect("a name"));
     }
-    hints.ep_attr_mut().r#type = case.endpoint.raw();
+    hints.ep_attr_mut().r#type = case.endpoint as u32;
     // With FI_MR_LOCAL every send would need a descriptor, so do not offer that mode. `register_region`
     // complies with the offered modes.
     hints.domain_attr_mut().mr_mode = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 9;
@@ -150,10 +148,6 @@ pub(crate) fn control<A, B>(object: *mut A, command: c_int, arg: *mut B) -> c_in
     call!(object.cast::<Fid>(), ops.control, command, arg.cast())
 }
 
-pub(crate) fn close<A>(object: *mut A) -> c_int {
-    call!(object.cast::<Fid>(), ops.close)
-}
-
 pub(crate) fn enable<A>(object: *mut A) -> c_int {
     control(object, FI_ENABLE, NULL)
 }
@@ -166,14 +160,6 @@ pub(crate) fn recv(ep: *mut FidEp, context: *mut c_void) -> isize {
 /// Sends 64 bytes.
 pub(crate) fn send(ep: *mut FidEp, to: u64, context: *mut c_void) -> isize {
     call!(ep, msg.send, leak_zeroed_memory(64).cast_const().cast(), 64, NULL, to, context)
-}
-
-pub(crate) fn open_counter_with(domain: *mut FidDomain, mut attr: FiCntrAttr) -> *mut FidCntr {
-    open_object("fi_cntr_open", |counter| call!(domain, ops.cntr_open, &raw mut attr, counter, NULL))
-}
-
-pub(crate) fn open_eq_with(fabric: *mut FidFabric, mut attr: FiEqAttr) -> *mut FidEq {
-    open_object("fi_eq_open", |eq| call!(fabric, ops.eq_open, &raw mut attr, eq, NULL))
 }
 
 impl Context {
@@ -200,20 +186,18 @@ impl Context {
     }
 
     pub(crate) fn open_counter(&self, domain: *mut FidDomain) -> *mut FidCntr {
-        open_counter_with(domain, counter_attr())
+        let mut attr = counter_attr();
+        open_object("fi_cntr_open", |counter| call!(domain, ops.cntr_open, &raw mut attr, counter, NULL))
     }
 
     pub(crate) fn open_eq(&self, fabric: *mut FidFabric) -> *mut FidEq {
-        open_eq_with(fabric, eq_attr())
+        let mut attr = eq_attr();
+        open_object("fi_eq_open", |eq| call!(fabric, ops.eq_open, &raw mut attr, eq, NULL))
     }
 
     pub(crate) fn open_av(&self, domain: *mut FidDomain) -> *mut FidAv {
         let mut attr = av_attr();
         open_object("fi_av_open", |av| call!(domain, ops.av_open, &raw mut attr, av, NULL))
-    }
-
-    pub(crate) fn open_endpoint(&self, domain: *mut FidDomain, info: *mut FiInfo) -> *mut FidEp {
-        open_object("fi_endpoint", |ep| call!(domain, ops.endpoint, info, ep, NULL))
     }
 
     /// What an endpoint must be bound to besides queues and counters.
@@ -236,7 +220,8 @@ impl Context {
         let cq = self.open_cq(domain, FiCqAttr { size: 64, ..cq_attr(FI_CQ_FORMAT_TAGGED) });
         let av = if self.is_connection_oriented() { ptr::null_mut() } else { self.open_av(domain) };
         let eq = if self.is_connection_oriented() { self.open_eq(fabric) } else { ptr::null_mut() };
-        Node { fabric, domain, eq, av, cq, ep: self.open_endpoint(domain, info) }
+        let ep = open_object("fi_endpoint", |ep| call!(domain, ops.endpoint, info, ep, NULL));
+        Node { fabric, domain, eq, av, cq, ep }
     }
 
     /// Binds the required objects of an endpoint.
@@ -325,18 +310,11 @@ pub(crate) struct Region {
     pub(crate) address: u64,
 }
 
-/// The name of an endpoint, in a buffer that is longer.
-pub(crate) fn endpoint_name(node: &Node) -> [u8; 256] {
-    let mut name = [0_u8; 256];
-    let mut len_bytes = name.len();
-    let result = call!(node.ep, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes);
-    assert_success("fi_getname", result);
-    name
-}
-
 /// Inserts the address of `node` into the vector of `into`.
 fn insert_address_of(into: &Node, node: &Node) -> u64 {
-    let (name, mut address) = (endpoint_name(node), u64::MAX);
+    let (mut name, mut len_bytes, mut address) = ([0_u8; 256], 256, u64::MAX);
+    let result = call!(node.ep, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes);
+    assert_success("fi_getname", result);
     let inserted = call!(into.av, ops.insert, name.as_ptr().cast(), 1, &raw mut address, 0, NULL);
     assert_success("fi_av_insert", inserted - 1);
     address

@@ -1,24 +1,19 @@
 //! Probes that bind and enable: with each object and each flag, before and after `fi_enable(3)`, twice, and
-//! without required objects; and of `fi_close(3)` in each order.
+//! without required objects.
 
 use std::collections::BTreeMap;
-use std::ptr;
 
-use homespun_host::abi::{FI_ENABLE, FI_RECV, FI_TRANSMIT};
+use homespun_host::abi::{FI_RECV, FI_TRANSMIT};
 use homespun_host::cq_attr;
 use libc::{c_int, c_void};
 
 use super::Probes;
 use crate::bits::flags;
-use crate::outcome::describe_result;
-use crate::setup::{
-    Context, NULL, Node, bind, call, close, control, enable, leak_op_context as op_context, recv, send,
-};
+use crate::setup::{Context, NULL, Node, bind, enable};
 
 pub(super) fn add_probes(probes: &mut Probes) {
     add_bind_probes(probes);
     add_enable_probes(probes);
-    add_close_probes(probes);
 }
 
 /// The objects of a probe by name. A name that ends with 2 stands for another object of its class.
@@ -120,7 +115,7 @@ fn add_bind_probes(probes: &mut Probes) {
     }
 }
 
-/// Enables an endpoint twice and with only some objects bound, and calls functions before `fi_enable(3)`.
+/// Enables an endpoint twice and with only some objects bound.
 fn add_enable_probes(probes: &mut Probes) {
     for (name, binds) in [
         ("cq alone", "cq: send recv"),
@@ -140,54 +135,4 @@ fn add_enable_probes(probes: &mut Probes) {
     }
     probes.add_endpoint_probe("fi_enable: twice", |context| enable(context.open_enabled_node().ep));
     probes.add_endpoint_probe("fi_enable: nothing bound", |context| enable(context.open_unbound_node().ep));
-    probes.add_endpoint_probe("fi_enable: an argument", |context| {
-        let node = context.bind_required_objects(context.open_unbound_node());
-        control(node.ep, FI_ENABLE, ptr::from_mut(&mut 1_u64))
-    });
-    probes.add_endpoint_probe("fi_getname: before fi_enable", |context| {
-        let (node, mut name, mut len_bytes) = (context.open_unbound_node(), [0_u8; 64], 64);
-        call!(node.ep, cm.getname, name.as_mut_ptr().cast(), &raw mut len_bytes)
-    });
-    type Post = fn(&Node) -> isize;
-    let posts: [(&str, Post); 2] =
-        [("fi_recv", |node| recv(node.ep, op_context())), ("fi_send", |node| send(node.ep, 0, op_context()))];
-    for (call, post) in posts {
-        probes.add_endpoint_probe(format!("{call}: before fi_enable, nothing bound"), move |context| {
-            post(&context.open_unbound_node())
-        });
-        probes.add_endpoint_probe(format!("{call}: before fi_enable, then enabled"), move |context| {
-            let node = context.bind_required_objects(context.open_unbound_node());
-            let posted = post(&node);
-            format!("{} {}", describe_result(posted), describe_result(enable(node.ep)))
-        });
-    }
-}
-
-/// Calls `fi_close` in each order, even for objects that others need.
-fn add_close_probes(probes: &mut Probes) {
-    let parts = ["ep", "cq", "av or eq", "domain", "fabric"];
-    for first in parts {
-        probes.add_endpoint_probe(format!("fi_close: {first} of an unbound endpoint"), move |context| {
-            close(Objects::new(context, false).get(first))
-        });
-        for second in parts.into_iter().filter(|second| *second != first) {
-            probes.add_endpoint_probe(format!("fi_close: {first}, then {second}"), move |context| {
-                let mut objects = Objects::new(context, true);
-                match close(objects.get(first)) {
-                    0 => format!("0 {}", describe_result(close(objects.get(second)))),
-                    refused => format!("{} at once", describe_result(refused)),
-                }
-            });
-        }
-    }
-    probes.add_endpoint_probe("fi_close: all in order, a receive posted", move |context| {
-        let mut objects = Objects::new(context, true);
-        recv(objects.node.ep, op_context());
-        parts.map(|part| describe_result(close(objects.get(part)))).join(" ")
-    });
-    probes.add_endpoint_probe("fi_close: ep of a pair with a message under way", |context| {
-        let pair = context.open_pair_after_exchange();
-        send(pair.left.ep, pair.to_right, op_context());
-        close(pair.left.ep)
-    });
 }
