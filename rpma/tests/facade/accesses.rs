@@ -5,7 +5,7 @@ use std::thread;
 
 use homespun_rpma::{CompletionFlags, Error, Invalid, Operation, RemotePlace, Report, Usage};
 
-use crate::harness::{Memory, Net, Pair, expect_no_completion, expect_success, next_completion, payload};
+use crate::harness::{Memory, Net, Pair, expect_no_completion, expect_success, payload};
 
 const LENS_BYTES: [usize; 6] = [1, 8, 5000, 100_000, 300_000, (1 << 20) + 1];
 
@@ -111,33 +111,6 @@ pub(crate) fn atomic_write_follows_earlier_writes(net: &Net) {
     assert_eq!(refused, Err(Error::Invalid(Invalid::Misaligned)));
     let refused = client.atomic_write(RemotePlace::NONE, [0; 8], Report::Always, 1);
     assert_eq!(refused, Err(Error::Invalid(Invalid::MissingMemory)));
-}
-
-/// Shows rpma_cq_get_completion/on-error-hides-success.
-pub(crate) fn completion_follows_the_effect_of_unreported_writes(net: &Net) {
-    const LEN_BYTES: usize = 100_000;
-    let Pair { client, server: _server, client_peer, server_peer } = Pair::connect_deep(net);
-    let here = Memory::with(&client_peer, &payload(1, LEN_BYTES), Usage::WRITE_SRC);
-    let back = Memory::zeroed(&client_peer, LEN_BYTES, Usage::READ_DST);
-    let there = Memory::zeroed(&server_peer, 20 * LEN_BYTES, Usage::WRITE_DST | Usage::READ_SRC);
-    for round in 0..5 {
-        for part in 0..20 {
-            let place = there.remote().at(part * LEN_BYTES as u64);
-            client.write(place, here.all(), Report::OnError, part).unwrap();
-        }
-        // A read behind the writes, which nothing has confirmed, finds them.
-        let last = there.remote().at(19 * LEN_BYTES as u64);
-        client.read(back.all(), last, Report::Always, 100 + round).unwrap();
-        let completion = next_completion(client.completion_queue());
-        assert_eq!((completion.op, completion.op_context), (Operation::Read, 100 + round));
-        assert!(back.read(0, LEN_BYTES) == payload(1, LEN_BYTES));
-        for part in 0..20 {
-            assert!(there.read(part * LEN_BYTES, LEN_BYTES) == payload(1, LEN_BYTES), "part {part}");
-        }
-        there.write(0, &vec![0; 20 * LEN_BYTES]);
-        back.write(0, &vec![0; LEN_BYTES]);
-    }
-    expect_no_completion(client.completion_queue());
 }
 
 pub(crate) fn operations_need_regions_with_their_usage(net: &Net) {

@@ -9,17 +9,16 @@ use homespun_rpma::{
     Unsupported, Usage,
 };
 use homespun_suite::files::NamedFile;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::harness::{Memory, Net, Pair, expect_failure, expect_success, payload};
 
 const LEN_BYTES: usize = 100_000;
 
-/// A file that is mapped, and the region of the mapping.
+/// A file, and the region of a mapping of it. The mapping is never undone.
 struct MappedFile {
     file: NamedFile,
-    /// `None` once the mapping is gone.
-    region: Option<MemoryRegion>,
+    region: MemoryRegion,
 }
 
 impl MappedFile {
@@ -33,28 +32,19 @@ impl MappedFile {
         let address =
             unsafe { mmap(std::ptr::null_mut(), size_bytes, protection, MapFlags::SHARED, file.as_fd(), 0) };
         let address = address.expect("a mapping");
-        // SAFETY: the mapping stays until the region is dropped, and this process does not access it.
+        // SAFETY: the mapping stays, and this process does not access it.
         let region = unsafe { MemoryRegion::register(peer, address.cast(), size_bytes, usage) };
-        MappedFile { file: named, region: Some(region.expect("the memory is a file's")) }
+        MappedFile { file: named, region: region.expect("the memory is a file's") }
     }
 
     fn remote(&self) -> RemoteMemoryRegion {
-        self.region.as_ref().expect("it is mapped").as_remote()
-    }
-}
-
-impl Drop for MappedFile {
-    fn drop(&mut self) {
-        let region = self.region.take().expect("dropped once");
-        let (address, size_bytes) = (region.as_ptr(), region.size_bytes());
-        drop(region);
-        // SAFETY: the mapping is this object's, and nothing uses it after the region.
-        unsafe { munmap(address.cast(), size_bytes) }.expect("a mapping");
+        self.region.as_remote()
     }
 }
 
 /// Shows rpma_cq_get_completion/always-completes-on-success, rpma_cq_get_completion/context-of-flush,
-/// rpma_cq_get_completion/byte-len-of-access, rpma_cq_get_completion/op-flush.
+/// rpma_cq_get_completion/byte-len-of-access, rpma_cq_get_completion/op-flush,
+/// rpma_cq_get_completion/on-error-hides-success.
 pub(crate) fn flush_makes_earlier_writes_visible(net: &Net) {
     let Pair { client, server: _server, client_peer, server_peer } = Pair::connect(net);
     let usage = Usage::WRITE_DST | Usage::FLUSH_TYPE_VISIBILITY;

@@ -42,7 +42,6 @@ over_every_transport! {
         disconnect_closes_both_sides
         disconnect_before_the_connection_fails
         dropped_connection_closes_the_other_side
-        disconnect_carries_out_posted_sends_first
         end_of_the_connection_flushes_posted_receives
         private_data_has_a_limit
         polled_request_is_returned_next
@@ -61,7 +60,6 @@ over_every_transport! {
         write_changes_the_memory_of_the_peer
         write_with_immediate_data_takes_a_receive
         atomic_write_follows_earlier_writes
-        completion_follows_the_effect_of_unreported_writes
         operations_need_regions_with_their_usage;
     flushes:
         flush_makes_earlier_writes_visible

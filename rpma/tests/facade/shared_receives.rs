@@ -1,12 +1,12 @@
 //! Receives that several connections share.
 
-use std::thread;
-
 use homespun_rpma::{
     Completion, Connection, ConnectionConfig, ConnectionEvent, DomainName, Endpoint, Error, Invalid,
     LocalSlice, Operation, Peer, RemotePlace, Report, SharedReceiveQueue, SharedReceiveQueueConfig, Status,
     Usage,
 };
+
+use homespun_suite::sleeping::{join_in_time, spawn_sleeper};
 
 use crate::harness::{
     Memory, Net, expect_event, expect_failure, expect_no_completion, expect_success, is_readable, listen,
@@ -141,28 +141,25 @@ pub(crate) fn shared_receive_queue_wakes_for_every_connection(net: &Net) {
     let queue = server.receives.completion_queue().unwrap();
     let descriptor = queue.fd().unwrap();
     assert!(!is_readable(descriptor));
-    thread::scope(|scope| {
-        // A thread that waits before there is a connection.
-        let waiter = scope.spawn(|| {
-            let mut numbers = Vec::new();
-            while numbers.len() < 10 {
-                queue.wait().unwrap();
-                numbers.push(queue.next().expect("nothing else reads").qp_number);
-            }
-            numbers
+    // A thread that waits before there is a connection.
+    let waiting = queue.clone();
+    let sleeper = spawn_sleeper(move || {
+        let numbers = [(); 3].map(|()| {
+            waiting.wait().unwrap();
+            waiting.next().expect("nothing else reads").qp_number
         });
-        let mut expected = Vec::new();
-        for context in 0..10 {
-            server.receives.recv(LocalSlice::EMPTY, context).unwrap();
-            let (client, at_server) = server.connect(&client_peer);
-            client.send(LocalSlice::EMPTY, Report::Always, 1).unwrap();
-            expect_success(client.completion_queue(), Operation::Send, 1);
-            expected.push(at_server.qp_number());
-        }
-        let mut numbers = waiter.join().unwrap();
-        numbers.sort_unstable();
-        assert_eq!(numbers, expected);
+        Vec::from(numbers)
     });
+    let expected = Vec::from_iter((0..3).map(|context| {
+        server.receives.recv(LocalSlice::EMPTY, context).unwrap();
+        let (client, at_server) = server.connect(&client_peer);
+        client.send(LocalSlice::EMPTY, Report::Always, 1).unwrap();
+        expect_success(client.completion_queue(), Operation::Send, 1);
+        at_server.qp_number()
+    }));
+    let mut numbers = join_in_time(sleeper);
+    numbers.sort_unstable();
+    assert_eq!(numbers, expected);
     server.receives.recv(LocalSlice::EMPTY, 1).unwrap();
     let (client, at_server) = server.connect(&client_peer);
     assert!(!is_readable(descriptor));
