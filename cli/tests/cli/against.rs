@@ -3,10 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::thread;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use serde_json::Value;
+use rustix::thread::sched_getaffinity;
 use tempfile::TempDir;
 
 use crate::command::{Outcome, run_with_environment};
@@ -20,10 +18,6 @@ const QUICK: [&str; 6] = ["bench", "--quick", "--rounds", "1", "--sizes", "8,16K
 const FOR_A_RECORD: [&str; 5] = ["bench", "--rounds", "1", "--sizes", "8,16K"];
 
 const HOMESPUN: &str = env!("CARGO_BIN_EXE_homespun");
-
-/// What a fake `fi_pingpong` prints.
-const RESULT: &str = "echo 'bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec'
-    echo '8       100     =100     1k          0.09s      0.14     460.58       0.00'";
 
 /// The script of a fake `fi_info`.
 const INFO: &str = "echo 'libfabric: 9.9.9'";
@@ -141,28 +135,6 @@ fn run_and_check_record_against(provider: &str, medium: &str, more: &[&str]) {
 }
 
 #[test]
-fn json_document_has_every_measurement() {
-    let arguments =
-        ["bench", "--quick", "--rounds", "1", "--sizes", "64", "--against", "tcp", "--json", "--no-pin"];
-    let outcome = run_with_environment(&WITHOUT_FABTESTS, &arguments);
-    assert!(outcome.status.success(), "{outcome:?}");
-    let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
-    assert_eq!(report["homespun_version"], env!("CARGO_PKG_VERSION"));
-    assert!(report["libfabric"]["version"].as_str().is_some_and(|version| version.contains('.')), "{report}");
-    let names = |of: &Value| -> Vec<Value> {
-        of["contenders"].as_array().expect("a list").iter().map(|it| it["name"].clone()).collect()
-    };
-    let figure = &report["figures"][0];
-    assert_eq!(names(&report["sleep"]), ["homespun/tcp", "tcp"]);
-    assert_eq!(names(figure), ["bare loop", "homespun", "tcp"]);
-    let row = &figure["rows"][0];
-    assert_eq!((&row["case"]["size_bytes"], &row["floor"]), (&Value::from(64), &Value::from("socket")));
-    for cell in row["cells"].as_array().expect("a list") {
-        assert!(cell["median"].as_f64() > Some(0.0), "{row}");
-    }
-}
-
-#[test]
 fn missing_fi_pingpong_is_reported_with_its_package() {
     let nowhere = tempfile::tempdir().expect("a temporary directory");
     let variables = [("PATH", path_str(nowhere.path())), WITHOUT_FABTESTS[0]];
@@ -193,21 +165,6 @@ fn missing_provider_is_reported_with_the_available_ones() {
 }
 
 #[test]
-fn single_core_is_refused_without_no_pin() {
-    let confined = thread::spawn(|| {
-        let mut cores = sched_getaffinity(None).expect("an affinity");
-        let first = (0..CpuSet::MAX_CPU).find(|core| cores.is_set(*core)).expect("a core");
-        cores.clear();
-        cores.set(first);
-        sched_setaffinity(None, &cores).expect("a smaller set of cores");
-        run_with_environment(&WITHOUT_FABTESTS, &[&QUICK[..], &["--against", "shm"]].concat())
-    });
-    let outcome = confined.join().expect("the command runs");
-    let expected = "homespun: the two processes need a core each, but there is only 1 core; try --no-pin";
-    assert_eq!(assert_failed_with_one_stderr_line(&outcome), expected);
-}
-
-#[test]
 fn failing_program_leaves_a_gap_and_the_command_fails_at_the_end() {
     let libfabric = make_fake_libfabric("echo out of luck >&2; exit 3", INFO);
     let arguments = of_fake(&libfabric).map(|word| if word == "8" { "8,64" } else { word });
@@ -232,19 +189,6 @@ fn failing_program_leaves_a_gap_and_the_command_fails_at_the_end() {
     ];
     assert_eq!(complaints, expected);
     assert!(complaints[2].starts_with("homespun: cannot load libfabric: "), "{outcome:?}");
-}
-
-#[test]
-fn refused_client_is_started_again() {
-    // The server listens, but the first client acts as if the server did not listen.
-    let refused = "echo 'connect: Connection refused' >&2; exit 1";
-    let client = format!(r#"if mkdir "${{0%/*}}/refused" 2>/dev/null; then {refused}; fi; {RESULT}"#);
-    let (libfabric, outcome) = bench_against_fake(&make_script_of_client(&client), &["--rounds", "1"]);
-    assert!(libfabric.path().join("bin/refused").exists(), "no client was refused: {outcome:?}");
-    let row = outcome.stdout.lines().last().expect("a row");
-    let words: Vec<&str> = row.split_whitespace().collect();
-    assert_eq!((words[4], words[6]), ("461", "461"), "{outcome:?}");
-    assert!(!outcome.stderr.contains("gave no result"), "{outcome:?}");
 }
 
 #[test]

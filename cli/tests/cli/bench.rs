@@ -172,30 +172,3 @@ fn killed_follower_is_reported() {
         assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
     }
 }
-
-#[test]
-fn bare_loop_prints_one_number() {
-    for way in ["ring-pingpong", "vm-pingpong", "tcp-pingpong"] {
-        for size in ["0", "8", "100K", "1M"] {
-            let outcome = run(&["bare", way, "--size", size, "--iterations", "20"]);
-            let is_barred = way == "vm-pingpong" && outcome.stderr.contains("reading the memory");
-            assert!(outcome.status.success() || is_barred, "{way} {size}: {outcome:?}");
-            if !is_barred {
-                let half_us: f64 = outcome.stdout.trim_end().parse().expect("a number");
-                assert!(half_us > 0.0, "{way} {size}: {outcome:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn bare_loop_pins_to_the_given_cores() {
-    let outcome =
-        run(&["bare", "ring-pingpong", "--size", "8", "--iterations", "20", "--cores", "100000,100000"]);
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    assert!(outcome.stderr.starts_with("homespun: cannot pin to core 100000: "), "{outcome:?}");
-    for cores in ["0", "0,", "0,x", "0,1,2"] {
-        let outcome = run(&["bare", "ring-pingpong", "--size", "8", "--iterations", "1", "--cores", cores]);
-        assert_eq!(outcome.status.code(), Some(2), "{cores}: {outcome:?}");
-    }
-}

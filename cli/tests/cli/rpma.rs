@@ -70,22 +70,6 @@ fn every_domain_flush_and_size_has_a_row() {
 }
 
 #[test]
-fn results_name_the_directory_and_its_file_system() {
-    let directory = temporary_directory();
-    let outcome = run(&[&QUICK[..5], &["--domain", "shm", "--sizes", "8"], &dir(&directory)].concat());
-    assert!(outcome.status.success(), "{outcome:?}");
-    let canonical = directory.path().canonicalize().expect("it exists");
-    let place = format!("persistent: to a mapped file in {}, on ", canonical.display());
-    let text = outcome.unwrapped_stdout();
-    let (_, rest) = text.split_once(&place).unwrap_or_else(|| panic!("no place: {outcome:?}"));
-    let file_system = rest.split(' ').next().expect("a name");
-    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("a list of mounts");
-    assert!(mounts.contains(&format!(" - {file_system} ")), "{file_system} is not mounted");
-    let has_note = text.contains("has no device, so msync(2) writes nothing: --dir names another directory");
-    assert_eq!(has_note, ["tmpfs", "ramfs"].contains(&file_system), "{outcome:?}");
-}
-
-#[test]
 fn json_document_is_the_only_output() {
     let directory = temporary_directory();
     let outcome = run(&[&QUICK[..], &dir(&directory), &["--json"]].concat());

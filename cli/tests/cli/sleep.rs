@@ -99,17 +99,3 @@ fn killed_process_is_reported_in_its_row() {
     let reason = "homespun/tcp, polling: failed: the peer process ended too early (signal: 9 (SIGKILL)";
     assert!(outcome.unwrapped_stdout().contains(reason), "{outcome:?}");
 }
-
-#[test]
-fn missing_library_is_reported_with_its_path() {
-    let nowhere = tempfile::tempdir().expect("a temporary directory");
-    let prefix = nowhere.path().to_str().expect("a name in UTF-8");
-    let outcome = run(&[&QUICK[..], &["8", "--libfabric", prefix]].concat());
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    assert!(outcome.stderr.contains("libfabric.so.1") && outcome.stderr.contains(prefix), "{outcome:?}");
-    std::fs::create_dir(nowhere.path().join("lib")).expect("a temporary directory");
-    std::fs::write(nowhere.path().join("lib/libfabric.so.1"), "no library").expect("a temporary file");
-    let outcome = run(&[&QUICK[..], &["8", "--libfabric", prefix]].concat());
-    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
-    assert!(outcome.stderr.starts_with("homespun: cannot load libfabric: "), "{outcome:?}");
-}

@@ -29,31 +29,6 @@ fn help_fits_80_columns() {
 }
 
 #[test]
-fn help_command_accepts_the_option_for_help() {
-    for [asked, meant] in [
-        [&["help", "--help"][..], &["help", "help"]],
-        [&["-v", "help", "-h"], &["help", "help"]],
-        [&["help", "info", "--help"], &["help", "info"]],
-    ] {
-        let (asked, meant) = (run(asked), run(meant));
-        assert!(asked.status.success() && !meant.stdout.is_empty(), "{asked:?}");
-        assert_eq!(asked.stdout, meant.stdout);
-    }
-}
-
-#[test]
-fn examples_in_help_take_one_line_each() {
-    for command in ["info", "pingpong", "bench", "run"] {
-        let help = run(&[command, "--help"]).stdout;
-        let (_, examples) = help.split_once("\nExamples:\n").expect("a section");
-        let (examples, _) = examples.split_once("\n\n").expect("another section");
-        for line in examples.lines() {
-            assert!(line.starts_with("  "), "{command}: {line:?} continues another line");
-        }
-    }
-}
-
-#[test]
 fn info_fits_80_columns() {
     for arguments in
         [["info"].as_slice(), &["info", "--full"], &["info", "127.0.0.1", "7471"], &["info", "--env"]]
