@@ -1,4 +1,5 @@
-//! Replays the kept inputs of the fuzz targets that concern the wire format.
+//! Replays the kept inputs of the fuzz targets that concern the wire format, and runs their checks on random
+//! inputs.
 
 mod wire_checks;
 
@@ -6,7 +7,12 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
+use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::VERSION;
+use homespun_engine::wire::{Form, Header, samples};
+use proptest::prelude::*;
+
+use self::wire_checks::decode_stream;
 
 /// Runs a check on each input of a fuzz target's corpus. The check gets the input's name and bytes, and
 /// returns whether they are acceptable. The corpus must have acceptable inputs and others.
@@ -71,4 +77,66 @@ fn claim_corpus_inputs_are_accepted_or_refused_as_named() {
 #[test]
 fn stream_corpus_inputs_are_accepted_or_refused_as_named() {
     replay_corpus("stream", |_, input| wire_checks::check_stream(input));
+}
+
+type Frame = (Header, Vec<u8>);
+
+fn any_frame() -> impl Strategy<Value = Frame> {
+    let forms = prop::sample::select(Form::all().collect::<Vec<_>>());
+    (forms, 0..100_u64, 0..samples::PAIRS, any::<u8>()).prop_map(|(form, number, pair, first)| {
+        let header = samples::fitting_header(form, number, pair);
+        let payload = (0..header.payload_len_bytes()).map(|at| first.wrapping_add(at as u8)).collect();
+        (header, payload)
+    })
+}
+
+fn stream_bytes(frames: &[Frame]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (header, payload) in frames {
+        let mut buffer = [0; HEADER_MAX_BYTES];
+        let len_bytes = frame::emit(header, &mut buffer);
+        stream.extend_from_slice(&buffer[..len_bytes]);
+        stream.extend_from_slice(payload);
+    }
+    stream
+}
+
+proptest! {
+    #[test]
+    fn frames_decode_alike_for_any_split(
+        frames in prop::collection::vec(any_frame(), 1..12),
+        arrivals in prop::collection::vec(any::<u8>(), 0..60),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let stream = stream_bytes(&frames);
+        let whole = decode_stream(&stream, &arrivals);
+        prop_assert_eq!(&whole.frames, &frames);
+        prop_assert!(whole.refused.is_none() && !whole.is_reading_frame);
+        // A decoder is in the middle of a frame after a cut inside it.
+        let cut = cut.index(stream.len());
+        let is_between = (0..frames.len()).any(|count| stream_bytes(&frames[..count]).len() == cut);
+        prop_assert_eq!(decode_stream(&stream[..cut], &arrivals).is_reading_frame, !is_between);
+    }
+
+    #[test]
+    fn violation_is_reported_alike_for_any_split(
+        frames in prop::collection::vec(any_frame(), 0..4),
+        garbage in prop::collection::vec(prop_oneof![any::<u8>(), 0..4_u8], 0..60),
+        arrivals in prop::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let stream = [stream_bytes(&frames), garbage].concat();
+        wire_checks::check_stream(&[&[arrivals.len() as u8], &arrivals[..], &stream].concat());
+    }
+
+    #[test]
+    fn accepted_bytes_are_the_only_layout_of_their_header(
+        (kind, flags) in prop_oneof![4 => (0..30_u8, 0..16_u8), 1 => any::<(u8, u8)>()],
+        words in prop::collection::vec(prop_oneof![3 => 0..70_u64, 1 => any::<u64>()], 0..7),
+        cut_bytes in prop_oneof![3 => Just(0), 1 => 0..60_usize],
+    ) {
+        let mut bytes = vec![kind, flags, 0, 0];
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        bytes.truncate(bytes.len().saturating_sub(cut_bytes));
+        wire_checks::check_frame(&bytes);
+    }
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 
-use self::random_frames::header_of_any_form;
 use self::rma::{
     KEY, raw_region, read_local, read_region, rma_header, rma_request, sent_answers, write_local,
 };
@@ -29,9 +28,8 @@ use crate::limits::{
     FETCH_DELAY_MS, FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES,
     INJECT_QUEUE_MAX_OPS, MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES, MESSAGE_COST_BYTES, PEER_MAX_LINKS,
     PEER_SWEEP_MIN_PEERS, PULL_PASS_MAX_BYTES, READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES, REMOTE_MAX_BYTES,
-    REPLACED_LINK_CHECK_MS, REPLACED_LINK_IDLE_MAX_MS, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS,
-    RMA_LINK_MAX_OPS, STEP_MAX_CLOSES, STEP_MAX_REPLACED_ENDS, TIMEOUT_GRACE_MS,
-    UNEXPECTED_BUDGET_DEFAULT_BYTES,
+    REPLACED_LINK_IDLE_MAX_MS, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, RMA_LINK_MAX_OPS, STEP_MAX_CLOSES,
+    STEP_MAX_REPLACED_ENDS, TIMEOUT_GRACE_MS, UNEXPECTED_BUDGET_DEFAULT_BYTES,
 };
 use crate::link::op_number_of;
 use crate::loopback::{CAPACITY_MIN_BYTES, Faults, LoopbackTransport, Network};
@@ -42,7 +40,7 @@ use crate::operation::{
     TransmitOptions, TransmitRequest,
 };
 use crate::peers::Peers;
-use crate::region::{CountAccess, Persist, Region, RegionAttr, Regions};
+use crate::region::{Persist, Region, RegionAttr, Regions};
 use crate::remote_memory::RemoteMemory;
 use crate::shared_receiver::{MemberId, SharedReceiver};
 use crate::transport::{
@@ -57,7 +55,6 @@ use crate::wire::{
 
 mod atomics;
 mod connections;
-mod counting;
 mod credit;
 mod direct;
 mod durability;
@@ -365,22 +362,6 @@ impl AddressedRequest {
     fn source(mut self, message: Source) -> AddressedRequest {
         match &mut self.request.op {
             TransmitOp::Send { source, .. } => *source = message,
-            other => panic!("not a send: {other:?}"),
-        }
-        self
-    }
-
-    fn tag(mut self, message_tag: Option<u64>) -> AddressedRequest {
-        match &mut self.request.op {
-            TransmitOp::Send { tag, .. } => *tag = message_tag,
-            other => panic!("not a send: {other:?}"),
-        }
-        self
-    }
-
-    fn data(mut self, remote_data: Option<u64>) -> AddressedRequest {
-        match &mut self.request.op {
-            TransmitOp::Send { data, .. } => *data = remote_data,
             other => panic!("not a send: {other:?}"),
         }
         self

@@ -226,44 +226,6 @@ fn message_beyond_credit_is_a_protocol_violation() {
 }
 
 #[test]
-fn credit_grant_is_queued_once() {
-    let (mut receiver, mut asked) = receiver_with_link();
-    let pass = |receiver: &mut Receiver, asked: &mut EffectsRecorder| {
-        let half_messages = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES / 2 + 1;
-        for context in 0..half_messages {
-            receiver.post(receive_request(0, context), asked).unwrap();
-            deliver_message(receiver, LINK, b"", AwaitedReply::Nothing, asked).unwrap();
-        }
-    };
-    assert_eq!(receiver.granted_bytes(LINK), CREDIT_INITIAL_BYTES);
-    pass(&mut receiver, &mut asked);
-    assert_eq!(asked.credits, [LINK]);
-    let granted_bytes = receiver.granted_bytes(LINK);
-    assert!(granted_bytes > CREDIT_INITIAL_BYTES);
-    pass(&mut receiver, &mut asked);
-    assert_eq!((receiver.granted_bytes(LINK), asked.credits.len()), (granted_bytes, 1));
-    receiver.credit_sent(LINK);
-    pass(&mut receiver, &mut asked);
-    assert_eq!(asked.credits, [LINK, LINK]);
-    assert!(receiver.granted_bytes(LINK) > granted_bytes);
-}
-
-#[test]
-fn receive_posted_while_its_message_arrives_takes_over_the_rest() {
-    let (mut receiver, mut asked) = receiver_with_link();
-    receiver.begin_message(LINK, &make_message(6, AwaitedReply::Arrival), &mut asked).unwrap();
-    receiver.put_payload(LINK, b"ab", &mut asked);
-    assert!(receiver.payload_space(LINK).is_empty(), "it is unexpected");
-    receiver.post(receive_request(6, 1), &mut asked).unwrap();
-    receiver.payload_space(LINK)[0][..3].copy_from_slice(b"cde");
-    receiver.bytes_placed(LINK, 3, &mut asked);
-    assert!(asked.acks.is_empty() && asked.ended.is_empty(), "it has not arrived");
-    receiver.put_payload(LINK, b"f and more", &mut asked);
-    assert_eq!(asked.take_ended(), [(1, Ok(b"abcdef".to_vec()))]);
-    assert_eq!((&asked.acks[..], receiver.arrived_eager_count(LINK)), (&[LINK][..], 1));
-}
-
-#[test]
 fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     let (mut receiver, mut asked) = receiver_with_link();
     deliver_message(&mut receiver, LINK, b"whole", AwaitedReply::Match, &mut asked).unwrap();

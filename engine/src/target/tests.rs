@@ -18,10 +18,6 @@ impl Target {
         self.unpersisted.len()
     }
 
-    pub(crate) fn set_counts_accesses(&mut self, counts: bool) {
-        self.counts_accesses = counts;
-    }
-
     pub(crate) fn set_pull_step_max_bytes(&mut self, step_max_bytes: usize) {
         self.fetches.set_step_max_bytes(step_max_bytes);
     }

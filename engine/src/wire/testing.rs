@@ -1,8 +1,6 @@
 //! Headers of every kind for the tests of this module. The rules determine the headers, so the tests also
 //! cover a new header.
 
-use proptest::prelude::*;
-
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::limits::MESSAGE_MAX_BYTES;
 use crate::wire::{AtomicForm, Form, Header, samples};
@@ -47,24 +45,4 @@ pub(super) fn sample_headers() -> Vec<Header> {
         assert!(headers.len() > before, "no sample is a header of {form:?}");
     }
     headers
-}
-
-/// Generates any header that a correct peer may send, with at most this much payload.
-pub(super) fn any_header(payload_max_bytes: u64) -> impl Strategy<Value = Header> {
-    let forms = prop::sample::select(Form::all().collect::<Vec<_>>());
-    let word = prop_oneof![0_u64..100, any::<u64>()];
-    let length = prop_oneof![0_u64..100, 0..=MESSAGE_MAX_BYTES];
-    let payload = prop_oneof![1 => Just(0), 2 => 0..=payload_max_bytes.min(64), 2 => 0..=payload_max_bytes];
-    let atomic = prop::sample::select([1, 3].into_iter().flat_map(all_atomic_forms).collect::<Vec<_>>())
-        .prop_map(|form| (form.number(), form.payload_len_bytes() as u64));
-    let of_samples = (0..=payload_max_bytes, 0..samples::PAIRS)
-        .prop_map(|(number, n)| samples::last_words_and_lengths(number)[n]);
-    let ends = prop_oneof![
-        3 => (word.clone(), payload.clone()),
-        3 => (length, payload),
-        1 => of_samples.prop_filter("too long", move |(_, len_bytes)| *len_bytes <= payload_max_bytes),
-        1 => atomic.prop_filter("too long", move |(_, len_bytes)| *len_bytes <= payload_max_bytes),
-    ];
-    (forms, prop::collection::vec(word, 6), ends)
-        .prop_filter_map("no header", |(form, words, end)| valid_header(form, &words, end))
 }

@@ -144,16 +144,16 @@ pub(crate) fn check_stream(input: &[u8]) -> bool {
 
 /// What the decoder reported of a stream.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Outcome {
-    frames: Vec<(Header, Vec<u8>)>,
-    refused: Option<WireError>,
-    is_reading_frame: bool,
+pub(crate) struct Outcome {
+    pub(crate) frames: Vec<(Header, Vec<u8>)>,
+    pub(crate) refused: Option<WireError>,
+    pub(crate) is_reading_frame: bool,
     payload_left: u64,
 }
 
 /// Decodes a stream. Its bytes arrive in pieces as `arrivals` says, then the rest arrives in one
 /// piece.
-fn decode_stream(stream: &[u8], arrivals: &[u8]) -> Outcome {
+pub(crate) fn decode_stream(stream: &[u8], arrivals: &[u8]) -> Outcome {
     let mut recorder = Recorder::default();
     let mut decoder = Decoder::new();
     let mut completed = 0;

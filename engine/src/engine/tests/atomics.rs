@@ -26,48 +26,6 @@ pub(super) fn atomic_request(to: PeerId, local: AtomicLocal, op: AtomicOp, conte
     AddressedRequest::new(to, op, context)
 }
 
-/// Returns the answers that were sent.
-fn sent_answers(transport: &Scripted) -> Vec<(u64, Result<Vec<u8>, Outcome>)> {
-    let answer = |(_, header, payload): &(LinkId, Header, Vec<u8>)| match header {
-        Header::Answer { op, outcome } => Some((*op, Err(*outcome))),
-        Header::ReadData { op, .. } => Some((*op, Ok(payload.clone()))),
-        _ => None,
-    };
-    transport.sent.iter().filter_map(answer).collect()
-}
-
-#[test]
-fn atomics_update_elements_and_answer_with_fetched_values() {
-    let (mut node, region) = engine_with_region(8);
-    region.write_at(0, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
-    let (sum, swap) = (AtomicOp::Sum, AtomicOp::Cswap);
-    node.frame(
-        LINK,
-        &atomic_header(1, 1, atomic_form(AtomicKind::Base, sum, Datatype::Uint8, 2)),
-        &[10, 255],
-    );
-    node.frame(LINK, &atomic_header(2, 1, atomic_form(AtomicKind::Fetch, sum, Datatype::Uint8, 2)), &[1, 1]);
-    let read = atomic_form(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint16, 4);
-    node.frame(LINK, &atomic_header(3, 0, read), b"");
-    // This operation arrives piece by piece. Its second compare operand differs from the element.
-    node.frame_begun(LINK, &atomic_header(4, 5, atomic_form(AtomicKind::Compare, swap, Datatype::Uint8, 2)));
-    assert!(node.arrivals().payload_space(LINK).is_empty(), "nothing is updated in part");
-    for byte in [60, 70, 6, 9] {
-        node.payload_arrived(LINK, &[byte]);
-    }
-    assert_eq!(read_region(&region), [1, 13, 3, 4, 5, 60, 7, 8]);
-    node.transmit();
-    let expected = [
-        (1, Err(Outcome::Done)),
-        (2, Ok(vec![12, 2])),
-        (3, Ok(vec![1, 13, 3, 4, 5, 6, 7, 8])),
-        (4, Ok(vec![6, 7])),
-    ];
-    assert_eq!(sent_answers(&node.transport), expected);
-    assert!(node.sink.ended.is_empty(), "the target hears nothing of it");
-    assert!(!node.has_unsent());
-}
-
 #[test]
 fn peer_that_leaves_fetched_values_unread_is_disconnected() {
     let (mut node, _) = engine_with_region(ATOMIC_MAX_BYTES);

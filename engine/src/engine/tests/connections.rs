@@ -3,7 +3,6 @@
 mod failures;
 mod half_frames;
 mod over_loopback;
-mod random_frames;
 mod shutdowns;
 
 use std::mem;

@@ -5,48 +5,6 @@ use super::*;
 /// The number of empty messages that the initial credit allows.
 const FIRST_MESSAGES: u64 = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
 
-fn credit_header(granted_bytes: u64) -> Header {
-    Header::Credit { granted_bytes }
-}
-
-#[test]
-fn sends_wait_for_credit_and_keep_their_order() {
-    let (mut node, peer) = engine_with_peer();
-    for context in 0..FIRST_MESSAGES + 2 {
-        node.post(send_request(peer, b"", context));
-    }
-    assert_eq!(node.ended_contexts(), (0..FIRST_MESSAGES).collect::<Vec<_>>());
-    assert!(!node.engine.try_inject(peer, None, None, b"", &mut node.transport));
-    node.transmit();
-    assert_eq!(node.transport.sent.len() as u64, FIRST_MESSAGES);
-    assert!(node.has_unsent());
-    node.pass_with_frame(LINK, &credit_header(CREDIT_INITIAL_BYTES + MESSAGE_COST_BYTES), b"");
-    assert_eq!(node.transport.sent.len() as u64, FIRST_MESSAGES + 1);
-    node.pass_with_frame(LINK, &credit_header(2 * CREDIT_INITIAL_BYTES), b"");
-    assert_eq!(node.ended_contexts(), (0..FIRST_MESSAGES + 2).collect::<Vec<_>>());
-}
-
-#[test]
-fn acks_and_requested_payload_need_no_credit() {
-    let (mut node, peer) = engine_with_peer();
-    node.engine.config.eager_max_bytes = 4;
-    for context in 0..FIRST_MESSAGES {
-        node.post(send_request(peer, b"large", context));
-    }
-    node.post(send_request(peer, b"", 99));
-    let before = node.transport.sent.len();
-    assert_eq!(before as u64, FIRST_MESSAGES);
-    let Header::Request { op, remote_bytes: 0, .. } = node.transport.sent[0].1 else {
-        panic!("not a request")
-    };
-    let asking = Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) };
-    node.frame(LINK, &Header::Message(asking), b"");
-    node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
-    let sent = [Header::Ack { received: 1 }, Header::Data { op, len_bytes: 5 }];
-    assert_eq!(node.sent_since(before), sent);
-    assert_eq!(node.ended_contexts(), [0]);
-}
-
 #[test]
 fn message_beyond_credit_is_offered() {
     let (mut node, peer) = engine_with_peer();
@@ -83,57 +41,6 @@ fn link_gets_a_sixteenth_of_the_budget_and_more_after_receives() {
         panic!("no credit")
     };
     assert!(*granted_bytes > granted);
-}
-
-#[test]
-fn offers_beyond_budget_wait_for_receive_or_room() {
-    let mut node = Node::new(Config { unexpected_budget_bytes: 56_000, ..untimed_config() });
-    node.link_up(LINK, 2, 1);
-    node.transport.memory = vec![7; 60_000];
-    for (op, len_bytes) in [(1, 20_000), (2, 20_000), (3, 60_000)] {
-        let message = Message::of_len(len_bytes);
-        let request = Header::Request { message, op, remote_bytes: REMOTE.len() as u8 };
-        node.frame(LINK, &request, REMOTE);
-    }
-    node.transmit();
-    let dones = |transport: &Scripted| -> Vec<u64> {
-        let op = |header: &Header| match header {
-            Header::Done { op, .. } => Some(*op),
-            _ => None,
-        };
-        transport.headers_since(0).iter().filter_map(op).collect()
-    };
-    assert_eq!(dones(&node.transport), [1]);
-    node.post_receive(receive_request(20_000, 1));
-    node.transmit();
-    assert_eq!((dones(&node.transport), node.ended_contexts()), (vec![1, 2], vec![1]));
-    node.post_receive(receive_request(20_000, 2));
-    node.transmit();
-    assert_eq!(dones(&node.transport), [1, 2], "no room will ever be large enough");
-    node.post_receive(receive_request(60_000, 3));
-    node.transmit();
-    assert_eq!((dones(&node.transport), node.ended_contexts()), (vec![1, 2, 3], vec![1, 2, 3]));
-}
-
-#[test]
-fn link_down_returns_its_credit_to_the_budget() {
-    let mut node = Node::new(Config { unexpected_budget_bytes: 56_000, ..untimed_config() });
-    node.transport.memory = vec![7; 20_000];
-    for round in 0..10 {
-        node.link_up(LINK, 2, round);
-        node.frame(LINK, &untagged_header(3), b"one");
-        let message = Message::of_len(20_000);
-        let request = Header::Request { message, op: round, remote_bytes: REMOTE.len() as u8 };
-        node.pass_with_frame(LINK, &request, REMOTE);
-        node.frame_begun(LINK, &untagged_header(100));
-        node.link_down(LINK, RESET);
-        // Whole messages stay, and use the budget until receives take them.
-        assert_eq!(node.unexpected_len(), 2, "round {round}");
-        node.post_receive(receive_request(3, 1));
-        node.post_receive(receive_request(20_000, 2));
-        assert_eq!(node.take_ended().iter().filter(|ended| ended.is_ok()).count(), 2);
-    }
-    assert!(node.engine.receive_side.try_reserve_budget(56_000), "all of it is free");
 }
 
 fn request_header(op: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {

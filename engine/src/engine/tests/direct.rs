@@ -6,8 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 
-const RMA: CompletionFlags = CompletionFlags::RMA;
-
 fn mappable_region_header(key: u64, len_bytes: u64) -> Header {
     let access = MrAccess::REMOTE_WRITE.bits();
     Header::MappableRegion(MappableRegion {
@@ -44,53 +42,12 @@ fn shareable_region(key: u64) -> Region {
     Region::shareable(memory, 100, RegionAttr { key, access: MrAccess::all(), base_address: 0 }).unwrap()
 }
 
+/// If the sink has no room for a completion, the engine holds it, and later completions do not overtake it.
 #[test]
-fn offered_region_is_mapped_at_its_first_access() {
-    let (mut node, peer) = engine_with_peer();
-    for key in [KEY, KEY + 1, KEY + 2] {
-        node.frame(LINK, &mappable_region_header(key, 100), REMOTE);
-    }
-    node.transmit();
-    assert_eq!(mapped_and_offered_counts(&mut node), (0, 3), "this side has accessed none");
-    // A post maps the region, also after an attempt.
-    let place = RemoteMemory { key: KEY, address: 0 };
-    let attempt = node.engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
-    let mut request = rma_request(peer, hello_write(), 1).request;
-    node.engine.post_after_attempt(attempt, peer, &mut request, &mut node.transport, &mut node.sink).unwrap();
-    assert_eq!((attempt, mapped_and_offered_counts(&mut node)), (Attempt::Declined, (1, 2)));
-    let elsewhere = RemoteMemory { key: KEY + 1, address: 0 };
-    let injected = node.engine.try_inject_write(peer, b"hello", elsewhere, None, &mut node.transport);
-    assert_eq!((injected, mapped_and_offered_counts(&mut node)), (Ok(InjectedWrite::Ended), (2, 1)));
-    assert!(node.engine.has_offered_regions);
-    node.post(rma_request(peer, hello_write(), 2).key(KEY + 2));
-    assert_eq!((mapped_and_offered_counts(&mut node), node.engine.has_offered_regions), ((3, 0), false));
-    assert_eq!((node.transport.sent.len(), node.ended_contexts()), (0, vec![1, 2]));
-    let read = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    node.post(rma_request(peer, read, 4));
-    assert_eq!(node.transport.sent.len(), 1, "it may only be written to");
-}
-
-#[test]
-fn direct_access_is_done_and_reported_by_the_caller() {
+fn access_behind_a_held_completion_is_not_made_at_once() {
     let (mut node, peer) = engine_with_peer();
     map_region(&mut node);
-    let memory = node.engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
     let place = RemoteMemory { key: KEY, address: 3 };
-    let mut local = hello_write();
-    assert_eq!(node.engine.try_access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
-    assert_eq!(memory.words()[0].load(Relaxed).to_le_bytes(), *b"\0\0\0hello");
-    let hello = Bytes::from_static(b"hello");
-    assert_eq!(
-        (local.completion_flags(), local.take_buffer()),
-        (RMA | CompletionFlags::WRITE, Buffer::Sent(hello))
-    );
-    let mut local = RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
-    assert_eq!(node.engine.try_access_at_once(peer, &mut local, place, Level::Inject, false), Attempt::Done);
-    assert_eq!(local.completion_flags(), RMA | CompletionFlags::READ);
-    assert_eq!(local.take_buffer().into_received().as_deref(), Some(&b"hello"[..]));
-    assert_eq!((node.transport.sent.len(), node.sink.ended.len(), node.sink.counted.len()), (0, 0, 0));
-    // If the sink has no room for the completion, the engine holds the completion. Later
-    // completions do not overtake it.
     node.sink.room = 0;
     let completion =
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());

@@ -168,18 +168,6 @@ fn delayed_messages_wait_for_room_in_the_budget() {
 }
 
 #[test]
-fn delayed_message_of_an_ended_link_is_forgotten() {
-    let mut node = delaying_engine_and_memory(b"0123");
-    node.frame(LINK, &offer_header(9, 4), REMOTE);
-    pass_at(&mut node, 0);
-    node.link_down(LINK, LinkError::Closed);
-    for ms in [1, FETCH_DELAY_MS] {
-        pass_at(&mut node, ms);
-    }
-    assert!(node.transport.pulled.is_empty() && !node.awaits_timeout());
-}
-
-#[test]
 fn empty_and_requested_messages_are_not_delayed() {
     let mut node = delaying_engine_and_memory(b"");
     node.frame(LINK, &offer_header(1, 0), REMOTE);
@@ -293,56 +281,6 @@ fn pull_from_gone_sender_is_not_retried_and_link_end_fails_its_receives() {
     node.link_down(LINK, RESET);
     assert_eq!(ended_error(&node.sink, 0).errno(), Errno::ECONNRESET);
     assert_eq!((node.outstanding_receives(), node.unexpected_len(), node.engine.fetches_len()), (0, 0, 0));
-}
-
-#[test]
-fn link_down_fails_fetching_receives_and_drops_unmatched_offers() {
-    let mut node = engine_and_memory(b"0123456789");
-    node.post_receives(10, 1..=4);
-    node.frame(LINK, &offer_header(1, 10), REMOTE);
-    node.frame(LINK, &unpullable_offer(2, 10), b"");
-    node.pass_with_frame(LINK, &unpullable_offer(3, 10), b"");
-    node.frame(LINK, &offer_header(4, 10), REMOTE);
-    node.frame(LINK, &offer_header(5, 10), REMOTE);
-    node.frame_begun(LINK, &Header::Data { op: 3, len_bytes: 10 });
-    node.payload_arrived(LINK, b"01");
-    node.link_down(LINK, LinkError::Closed);
-    assert_eq!(node.ended_contexts(), [1, 2, 3, 4]);
-    assert!((0..4).all(|at| ended_error(&node.sink, at).errno() == Errno::ESHUTDOWN));
-    let placed: Vec<&[u8]> = node.sink.ended.iter().map(received_bytes).collect();
-    assert_eq!(placed, [&b"0123"[..], b"", b"01", b""]);
-    let pulled_before = node.transport.pulled.len();
-    node.transmit();
-    assert_eq!((node.transport.pulled.len(), node.has_unsent()), (pulled_before, false));
-    assert!(node.engine.fetches_len() == 0 && node.unexpected_len() == 0 && node.outstanding_receives() == 0);
-}
-
-#[test]
-fn answers_wait_in_order_on_full_link_or_mid_frame() {
-    let mut node = engine_and_memory(b"abcd");
-    let peer = node.engine.intern_peer(address(2));
-    node.transport.answers = [Sent::Partial(1)].into();
-    node.post(send_request(peer, b"a long message", 1));
-    node.transport.answers = [Sent::Full].into();
-    let asking = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) });
-    node.frame(LINK, &offer_header(1, 4), REMOTE);
-    node.frame(LINK, &unpullable_offer(2, 4), b"");
-    node.pass_with_frame(LINK, &asking, b"");
-    assert_eq!(node.transport.sent.len(), 1, "the link is in the middle of a message");
-    // The link takes the rest of the first message and two replies. It has no room for the third
-    // reply, so the second message waits too.
-    node.post(send_request(peer, b"another message", 2));
-    let whole = Sent::Whole;
-    node.transport.answers = [whole, whole, whole, Sent::Full].into();
-    node.transmit();
-    let ack = Header::Ack { received: 1 };
-    assert_eq!(node.sent_since(0)[1..], [ack, done_header(1)]);
-    assert!(node.has_unsent());
-    node.transport.answers = [whole, Sent::Partial(1)].into();
-    node.transmit();
-    assert_eq!(node.sent_since(0)[3..], [clear_header(2, false), untagged_header(15)]);
-    node.transmit();
-    assert!(!node.has_unsent());
 }
 
 #[test]

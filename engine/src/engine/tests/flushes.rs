@@ -1,6 +1,6 @@
 //! Tests of flushes, from both sides, with a device that records what is made durable.
 
-use super::durability::{Device, add_persistent_region, write_header};
+use super::durability::{Device, write_header};
 use super::*;
 
 mod parts;
@@ -13,39 +13,6 @@ pub(super) fn flush_request(to: PeerId, kind: FlushKind, len_bytes: u64, context
 /// A flush of a region that begins at the address 1000.
 fn flush_header(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
     Header::Rma(Rma { op, key, address: 1000 + place, len_bytes, kind: RmaKind::Flush, durable })
-}
-
-#[test]
-fn persistent_flush_makes_its_range_durable_and_nothing_else() {
-    let (mut node, _) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&node.engine, KEY);
-    let (_other, other_device) = add_persistent_region(&node.engine, KEY + 1);
-    for (op, key) in [(1, KEY), (2, KEY + 1)] {
-        node.frame(LINK, &write_header(op, key, 0, 4, Durable::Nothing), b"abcd");
-    }
-    // The peer has not written to this range through this endpoint.
-    node.frame(LINK, &flush_header(3, KEY, 20, 70, Durable::Written), b"");
-    assert_eq!((device.take_persisted(), other_device.take_persisted()), (vec![(20, 70)], vec![]));
-    node.frame_begun(LINK, &flush_header(4, KEY, 100, 0, Durable::Written));
-    node.frame(LINK, &flush_header(4, KEY, 100, 0, Durable::Written), b"");
-    assert_eq!(device.take_persisted(), [], "a range of no bytes");
-    node.transmit();
-    assert_eq!(sent_answers(&node.transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
-    assert_eq!(node.sink.counted, [(CounterEvents::REMOTE_WRITE, true); 2], "a flush is no access to count");
-}
-
-#[test]
-fn visibility_flush_makes_nothing_durable() {
-    let (mut node, _) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&node.engine, KEY);
-    node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
-    node.frame(LINK, &flush_header(2, KEY, 0, 100, Durable::Nothing), b"");
-    assert_eq!(device.take_persisted(), []);
-    // The write is still one that a fenced commit has to make durable.
-    node.frame(LINK, &write_header(3, KEY, 9, 0, Durable::Everything), b"");
-    assert_eq!(device.take_persisted(), [(0, 4)]);
-    node.transmit();
-    assert_eq!(sent_answers(&node.transport), [1, 2, 3].map(|op| (op, Outcome::Done)));
 }
 
 #[test]

@@ -38,21 +38,6 @@ fn take_counted(sink: &mut Recorder) -> Vec<(CounterEvents, bool)> {
 }
 
 #[test]
-fn one_answer_ends_many_writes() {
-    let (mut node, peer) = engine_with_injected(3);
-    let write = CountedWrite { key: KEY, address: 3, len_bytes: 1, data: None };
-    assert_eq!(node.sent_since(0), [Header::CountedWrite(write); 3]);
-    assert_eq!(node.outstanding_transmits(), 3);
-    node.frame(LINK, &written(2), b"");
-    assert_eq!((node.outstanding_transmits(), take_counted(&mut node.sink)), (1, vec![WRITTEN; 2]));
-    node.frame(LINK, &written(2), b"");
-    node.frame(LINK, &written(3), b"");
-    assert_eq!((node.outstanding_transmits(), take_counted(&mut node.sink)), (0, vec![WRITTEN]));
-    assert!(node.sink.ended.is_empty(), "an injected write reports no success");
-    assert!(node.engine.initiator.has_none_queued(peer));
-}
-
-#[test]
 fn refused_write_is_reported_and_others_succeed() {
     let (mut node, peer) = engine_with_injected(4);
     node.frame(LINK, &refused(3, Refusal::Range), b"");
@@ -147,17 +132,6 @@ fn write_with_data_costs_credit() {
 }
 
 #[test]
-fn fence_waits_for_answer_to_counted_writes() {
-    let (mut node, peer) = engine_with_injected(2);
-    node.post(send_request(peer, b"after", 1).fence(true));
-    assert_eq!(inject(&mut node, peer, b"x", None), Ok(InjectedWrite::Declined));
-    node.pass_with_frame(LINK, &written(1), b"");
-    assert_eq!(node.transport.sent.len(), 2);
-    node.pass_with_frame(LINK, &written(2), b"");
-    assert_eq!(node.transport.sent.len(), 3);
-}
-
-#[test]
 fn counted_write_does_not_overtake_an_offered_write() {
     for (order, expected) in [
         (Order::WAW, Ok(InjectedWrite::Declined)),
@@ -218,57 +192,41 @@ fn receive_half_a_write(node: &mut Node, data: Option<u64>) {
 #[test]
 fn half_a_counted_write_is_neither_counted_nor_completed() {
     for data in [None, Some(5)] {
-        for error in [RESET, LinkError::Closed] {
-            let (mut node, _) = engine_with_peer();
-            let mut memory = *b"..........";
-            let region = node.engine.target.regions().add(raw_region(&mut memory, ATTR).unwrap()).unwrap();
-            node.frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
-            receive_half_a_write(&mut node, data);
-            node.link_down(LINK, error);
-            node.transmit();
-            assert_eq!(node.transport.sent.len(), 0, "no answer goes to a link that is down");
-            assert_eq!(
-                take_counted(&mut node.sink),
-                [(CounterEvents::REMOTE_WRITE, true)],
-                "the whole write"
-            );
-            assert!(node.sink.ended.is_empty(), "{:?}", node.sink.ended);
+        let (mut node, _) = engine_with_peer();
+        let mut memory = *b"..........";
+        let region = node.engine.target.regions().add(raw_region(&mut memory, ATTR).unwrap()).unwrap();
+        node.frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
+        receive_half_a_write(&mut node, data);
+        node.link_down(LINK, RESET);
+        node.transmit();
+        assert_eq!(node.transport.sent.len(), 0, "no answer goes to a link that is down");
+        assert_eq!(take_counted(&mut node.sink), [(CounterEvents::REMOTE_WRITE, true)], "the whole write");
+        assert!(node.sink.ended.is_empty(), "{:?}", node.sink.ended);
 
-            // The next link counts from the beginning.
-            node.link_up(LINK, 2, 1);
-            node.pass_with_frame(LINK, &counted_write_header(KEY, 9, 1), b"z");
-            assert_eq!(node.sent_since(0), [written(1)]);
-            node.engine.target.regions().close(&region);
-            assert_eq!(&memory, b"a.in.....z", "the rest of the half is untouched");
-        }
+        // The next link counts from the beginning.
+        node.link_up(LINK, 2, 1);
+        node.pass_with_frame(LINK, &counted_write_header(KEY, 9, 1), b"z");
+        assert_eq!(node.sent_since(0), [written(1)]);
+        node.engine.target.regions().close(&region);
+        assert_eq!(&memory, b"a.in.....z", "the rest of the half is untouched");
     }
 }
 
 #[test]
 fn counted_write_after_its_region_was_replaced_reaches_the_new_one() {
-    for (keeps_first, keeps_second) in [(true, true), (true, false), (false, true)] {
-        let mut node = engine_that_remembers_regions();
-        let (mut first, mut second) = (*b"....", *b"....");
-        let make_region = |memory: &mut [u8], is_raw: bool| {
-            let region = if is_raw { raw_region(memory, ATTR) } else { Region::owned(4, ATTR) };
-            region.unwrap()
-        };
-        let old = node.engine.target.regions().add(make_region(&mut first, keeps_first)).unwrap();
-        node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ab");
-        node.frame(LINK, &counted_write_header(KEY, 2, 2), b"cd");
-        node.engine.target.regions().close(&old);
-        let new = node.engine.target.regions().add(make_region(&mut second, keeps_second)).unwrap();
-        node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ef");
-        node.frame(LINK, &counted_write_header(KEY, 2, 2), b"gh");
-        node.engine.target.regions().close(&new);
-        node.pass_with_frame(LINK, &counted_write_header(KEY, 0, 2), b"ij");
-        assert_eq!(node.sent_since(0), [refused(5, Refusal::Key), written(5)]);
-        let content = |region: &Region, memory: [u8; 4], is_raw: bool| {
-            if is_raw { memory.to_vec() } else { read_region(region) }
-        };
-        assert_eq!(content(&old, first, keeps_first), b"abcd");
-        assert_eq!(content(&new, second, keeps_second), b"efgh");
-    }
+    let mut node = engine_that_remembers_regions();
+    let (mut first, mut second) = (*b"....", *b"....");
+    let old = node.engine.target.regions().add(raw_region(&mut first, ATTR).unwrap()).unwrap();
+    node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ab");
+    node.frame(LINK, &counted_write_header(KEY, 2, 2), b"cd");
+    node.engine.target.regions().close(&old);
+    let new = node.engine.target.regions().add(raw_region(&mut second, ATTR).unwrap()).unwrap();
+    node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ef");
+    node.frame(LINK, &counted_write_header(KEY, 2, 2), b"gh");
+    node.engine.target.regions().close(&new);
+    node.pass_with_frame(LINK, &counted_write_header(KEY, 0, 2), b"ij");
+    assert_eq!(node.sent_since(0), [refused(5, Refusal::Key), written(5)]);
+    assert_eq!((&first, &second), (b"abcd", b"efgh"));
 }
 
 #[test]
@@ -290,37 +248,22 @@ fn region_that_replaces_one_amid_a_counted_write_gets_nothing_of_it() {
 
 #[test]
 fn target_names_each_write_that_it_refuses() {
-    for is_raw in [false, true] {
-        let (mut node, _) = engine_with_peer();
-        let mut memory = vec![0; 10];
-        let region =
-            if is_raw { raw_region(&mut memory, ATTR).unwrap() } else { Region::owned(10, ATTR).unwrap() };
-        let region = node.engine.target.regions().add(region).unwrap();
-        let read_only = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
-        node.engine.target.regions().add(Region::owned(10, read_only).unwrap()).unwrap();
-        node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
-        node.frame(LINK, &counted_write_header(KEY, 9, 2), b"no");
-        node.frame(LINK, &counted_write_header(KEY + 1, 0, 2), b"no");
-        node.frame(LINK, &counted_write_header(1, 0, 2), b"no");
-        node.frame(LINK, &counted_write_header(KEY + 1, 0, 0), b"");
-        node.pass_with_frame(LINK, &counted_write_header(KEY, 8, 2), b"ok");
-        let answers =
-            [refused(2, Refusal::Range), refused(3, Refusal::Key), refused(4, Refusal::Access), written(6)];
-        assert_eq!(node.sent_since(0), answers, "{is_raw}");
-        let bytes = if is_raw { memory.clone() } else { read_region(&region) };
-        assert_eq!(bytes, b"ok\0\0\0\0\0\0ok", "{is_raw}");
-    }
-}
-
-#[test]
-fn full_link_delays_the_count() {
     let (mut node, _) = engine_with_peer();
-    node.engine.target.regions().add(Region::owned(10, ATTR).unwrap()).unwrap();
-    node.transport.answers = [Sent::Full].into();
-    node.pass_with_frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
-    assert!(node.transport.sent.is_empty() && node.has_unsent());
-    node.pass_with_frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
-    assert_eq!((node.sent_since(0), node.has_unsent()), (vec![written(2)], false));
+    let mut memory = vec![0; 10];
+    let region = node.engine.target.regions().add(raw_region(&mut memory, ATTR).unwrap()).unwrap();
+    let read_only = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
+    node.engine.target.regions().add(Region::owned(10, read_only).unwrap()).unwrap();
+    node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
+    node.frame(LINK, &counted_write_header(KEY, 9, 2), b"no");
+    node.frame(LINK, &counted_write_header(KEY + 1, 0, 2), b"no");
+    node.frame(LINK, &counted_write_header(1, 0, 2), b"no");
+    node.frame(LINK, &counted_write_header(KEY + 1, 0, 0), b"");
+    node.pass_with_frame(LINK, &counted_write_header(KEY, 8, 2), b"ok");
+    let answers =
+        [refused(2, Refusal::Range), refused(3, Refusal::Key), refused(4, Refusal::Access), written(6)];
+    assert_eq!(node.sent_since(0), answers);
+    node.engine.target.regions().close(&region);
+    assert_eq!(memory, b"ok\0\0\0\0\0\0ok");
 }
 
 #[test]

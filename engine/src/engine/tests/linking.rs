@@ -3,16 +3,6 @@
 use super::*;
 
 #[test]
-fn link_that_went_down_is_not_closed_again() {
-    let (mut node, _) = engine_with_peer();
-    node.frame(LINK, &Header::Ack { received: 2 }, b"");
-    node.link_down(LINK, LinkError::Closed);
-    node.link_up(LINK, 3, 1);
-    node.transmit();
-    assert!(node.transport.closed.is_empty());
-}
-
-#[test]
 fn link_failure_ends_each_of_its_operations_once() {
     let (mut node, peer) = engine_with_peer();
     node.post(send_request(peer, b"acked", 1).level(Level::Transmit));
@@ -214,38 +204,6 @@ fn former_link_is_read_before_timeout_after_long_pause() {
     node.transmit();
     assert!(node.transport.closed.is_empty());
     assert_eq!(received_bytes(&node.sink.ended[0]), b"former");
-}
-
-#[test]
-fn former_link_down_cancels_its_timeout() {
-    let (mut node, _) = engine_with_peer();
-    node.link_up(LinkId(8), 2, 2);
-    node.advance_time(Moment::from_ms(0));
-    node.link_down(LINK, LinkError::Closed);
-    node.advance_time(Moment::from_ms(1));
-    assert!(!node.awaits_timeout() && node.next_deadline().is_none());
-}
-
-#[test]
-fn former_links_are_checked_rarely() {
-    let (mut node, _) = engine_with_peer();
-    node.frame_begun(LINK, &untagged_header(6));
-    node.link_up(LinkId(8), 2, 2);
-    node.advance_time(Moment::from_ms(0));
-    let deadline = Some(Moment::from_ms(REPLACED_LINK_IDLE_MAX_MS));
-    assert_eq!(node.next_deadline(), deadline);
-    // A check would find the byte, and postpone the deadline.
-    node.payload_arrived(LINK, b"x");
-    for ms in 1..REPLACED_LINK_CHECK_MS {
-        node.advance_time(Moment::from_ms(ms));
-        assert_eq!(node.next_deadline(), deadline);
-    }
-    // Another link is replaced. It is checked in time, even if the application sleeps.
-    node.link_up(LinkId(9), 2, 3);
-    assert_eq!(node.next_deadline(), Some(Moment::from_ms(REPLACED_LINK_CHECK_MS)));
-    node.advance_time(Moment::from_ms(REPLACED_LINK_CHECK_MS));
-    let later = REPLACED_LINK_CHECK_MS + REPLACED_LINK_IDLE_MAX_MS;
-    assert_eq!(node.next_deadline(), Some(Moment::from_ms(later)));
 }
 
 #[test]

@@ -26,23 +26,6 @@ fn make_room(node: &mut Node, count: usize) {
 }
 
 #[test]
-fn buffer_takes_no_message_while_completions_are_held() {
-    let (mut node, _) = engine_with_held_completion();
-    for _ in 0..1000 {
-        deliver_message(&mut node, b"");
-        node.deliver_held();
-    }
-    assert_eq!((node.engine.receive_side.held_len(), node.unexpected_len()), (1, 1000));
-    make_room(&mut node, 3);
-    assert_eq!((node.ended_contexts(), node.unexpected_len()), (vec![BUFFER; 3], 997));
-    assert_eq!(node.engine.receive_side.held_len(), 1, "that is how it finds out that there is no room");
-    make_room(&mut node, 2000);
-    assert_eq!((node.sink.ended.len(), node.unexpected_len()), (1001, 0));
-    deliver_message(&mut node, b"");
-    assert_eq!(node.outstanding_receives(), 1);
-}
-
-#[test]
 fn tagged_messages_do_not_wait_for_held_untagged_ones() {
     let (mut node, _) = engine_with_held_completion();
     deliver_message(&mut node, b"aside");

@@ -195,56 +195,6 @@ fn operations_wait_for_short_flush_after_long_flush() {
     assert_eq!((write, node.sink.ended.len()), (Ok(InjectedWrite::Sent), 2));
 }
 
-/// Lets a peer read a region, then overwrite the start of the region with its next frame. Returns
-/// the bytes that the peer has read, and the bytes in the region afterwards.
-fn read_then_overwrite(order: Order, len_bytes: usize) -> (Vec<u8>, Vec<u8>) {
-    let (mut node, _) = engine_with_config(Config { receive_order: order, ..untimed_config() });
-    let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = node.engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
-    region.write_at(0, b"before").unwrap();
-    node.frame(LINK, &rma_header(1, 0, len_bytes as u64, RmaKind::Read), b"");
-    node.pass_with_frame(LINK, &rma_header(2, 0, 6, RmaKind::Write { data: None }), b"after.");
-    let (_, header, bytes) =
-        node.transport.sent.iter().find(|(_, header, _)| matches!(header, Header::ReadData { .. })).unwrap();
-    assert_eq!(*header, Header::ReadData { op: 1, len_bytes: len_bytes as u64 });
-    assert!(node.engine.condemned.is_empty() && !node.has_unsent());
-    (bytes[..6].to_vec(), read_region(&region)[..6].to_vec())
-}
-
-#[test]
-fn short_read_is_copied_on_arrival_if_order_is_agreed() {
-    for order in Order::all().iter() {
-        let is_copied = (Order::WAR | Order::RMA_WAR | Order::SAR | Order::RAR).contains(order);
-        for len_bytes in [6, READ_COPIED_MAX_BYTES, LONG_BYTES] {
-            let was = if is_copied && len_bytes < LONG_BYTES { b"before" } else { b"after." };
-            let expected = (was.to_vec(), b"after.".to_vec());
-            assert_eq!(read_then_overwrite(order, len_bytes), expected, "{order:?}, {len_bytes} bytes");
-        }
-    }
-}
-
-#[test]
-fn short_read_waits_for_earlier_long_read() {
-    let (mut node, _) = engine_with_config(Config { receive_order: Order::STRICT, ..untimed_config() });
-    let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = node.engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
-    for (op, len_bytes) in [(1, 1), (2, LONG_BYTES as u64), (3, 1), (4, 0), (5, 1)] {
-        node.frame(LINK, &rma_header(op, 0, len_bytes, RmaKind::Read), b"");
-    }
-    region.write_at(0, b"!").unwrap();
-    node.transmit();
-    let first_bytes: Vec<(u64, u8)> = node
-        .transport
-        .sent
-        .iter()
-        .filter_map(|(_, header, bytes)| match header {
-            Header::ReadData { op, .. } => Some((*op, bytes[0])),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(first_bytes, [(1, 0), (2, b'!'), (3, b'!'), (5, b'!')]);
-}
-
 #[test]
 fn read_copied_before_region_close_is_refused() {
     let (mut node, _) = engine_with_config(Config { receive_order: Order::WAR, ..untimed_config() });

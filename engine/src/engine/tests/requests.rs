@@ -41,26 +41,6 @@ fn ended_errors(sink: &Recorder) -> Vec<(u64, Errno)> {
 }
 
 #[test]
-fn large_message_is_offered_and_ends_when_the_peer_is_done_at_any_level() {
-    for level in [Level::Inject, Level::Transmit, Level::Delivery] {
-        let (mut node, peer) = engine_that_exposes();
-        node.post(large_send_request(peer, 1, level).tag(Some(5)).data(Some(6)));
-        let op = offered_ops(&node.transport)[0];
-        let message =
-            Message { tag: Some(5), data: Some(6), awaits: level.awaited_reply(), ..Message::of_len(10) };
-        let header = Header::Request { message, op, remote_bytes: REMOTE.len() as u8 };
-        assert_eq!(node.transport.sent, [(LINK, header, REMOTE.to_vec())]);
-        assert_eq!(node.transport.exposed, [(LINK, b"0123456789".to_vec())]);
-        node.transmit();
-        assert!(node.sink.ended.is_empty() && node.has_unsent(), "closing waits for the peer");
-        node.header(LINK, done_header(op));
-        let completion = node.take_ended().remove(0).unwrap();
-        assert_eq!(completion.buffer, Buffer::Sent(Bytes::from_static(b"0123456789")));
-        assert_eq!((node.outstanding_transmits(), node.has_unsent()), (0, false));
-    }
-}
-
-#[test]
 fn small_or_injected_or_unexposable_message_goes_eagerly() {
     let (mut node, peer) = engine_that_exposes();
     node.post(send_request(peer, b"012345678", 1));
@@ -84,20 +64,6 @@ fn large_message_is_offered_or_sent_as_the_transport_prefers_now() {
     let is_offer = |(_, header, _): &(LinkId, Header, Vec<u8>)| matches!(header, Header::Request { .. });
     assert_eq!(node.transport.sent.iter().map(is_offer).collect::<Vec<_>>(), [false, true, false]);
     assert_eq!((node.transport.exposed.len(), node.ended_contexts()), (1, vec![1, 3]));
-}
-
-#[test]
-fn message_beyond_the_eager_limit_is_requested_if_the_transport_prefers_to_send() {
-    let (mut node, peer) = engine_that_exposes();
-    node.transport.prefers_send = true;
-    static LONG: [u8; EAGER_MAX_BYTES + 1] = [7; EAGER_MAX_BYTES + 1];
-    node.post(send_request(peer, &LONG, 1));
-    let op = offered_ops(&node.transport)[0];
-    let header = Header::Request { message: Message::of_len(LONG.len() as u64), op, remote_bytes: 0 };
-    assert_eq!(node.transport.sent, [(LINK, header, Vec::new())], "nothing is exposed");
-    node.header(LINK, clear_header(op));
-    node.transmit();
-    assert_eq!((node.transport.sent[1].2.len(), node.ended_contexts()), (LONG.len(), vec![1]));
 }
 
 #[test]
@@ -152,27 +118,6 @@ fn exposed_send_is_cancellable_until_its_request_is_sent() {
     let op = offered_ops(&node.transport)[0];
     node.header(LINK, clear_header(op));
     assert!(node.cancel(2).is_err());
-}
-
-#[test]
-fn acknowledgements_do_not_count_offers() {
-    let (mut node, peer) = engine_that_exposes();
-    let small = |context| send_request(peer, b"small", context).level(Level::Transmit);
-    node.post(small(1));
-    node.post(large_send_request(peer, 2, Level::Transmit));
-    node.post(small(3));
-    node.header(LINK, Header::Ack { received: 2 });
-    assert_eq!(node.ended_contexts(), [1, 3]);
-    // A payload that is partly written does not count as a message either.
-    let op = offered_ops(&node.transport)[0];
-    node.header(LINK, clear_header(op));
-    node.transport.answers = [Sent::Partial(1)].into();
-    node.transmit();
-    node.header(LINK, Header::Ack { received: 2 });
-    assert!(ended_errors(&node.sink).is_empty());
-    node.header(LINK, Header::Ack { received: 3 });
-    node.transmit();
-    assert_eq!(ended_errors(&node.sink), [(2, Errno::EPROTO)]);
 }
 
 #[test]

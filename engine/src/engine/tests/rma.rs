@@ -69,32 +69,6 @@ fn last_sent_op(transport: &Scripted) -> u64 {
 }
 
 #[test]
-fn write_to_raw_region_is_received_in_place() {
-    let (mut node, _) = engine_with_region(1);
-    let mut memory = vec![0; 10];
-    let attr = RegionAttr { key: 1, access: ANYTHING, base_address: 1000 };
-    let region = node.engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
-    let write = |op, address, len_bytes| {
-        Header::Rma(Rma { op, key: 1, address, len_bytes, kind: WRITE, durable: Durable::Nothing })
-    };
-    node.frame_begun(LINK, &write(1, 1004, 6));
-    node.payload_arrived(LINK, b"h");
-    node.arrivals().payload_space(LINK)[0].copy_from_slice(b"ello!");
-    node.arrivals().bytes_placed(LINK, 5);
-    node.frame(LINK, &write(2, 1000, 1), b">");
-    // The region ends in the middle of this write.
-    node.frame_begun(LINK, &write(3, 1000, 4));
-    node.payload_arrived(LINK, b"<<");
-    node.engine.target.regions().close(&region);
-    assert!(node.arrivals().payload_space(LINK).is_empty());
-    node.payload_arrived(LINK, b"<<");
-    node.transmit();
-    assert_eq!(memory, b"<<\0\0hello!");
-    let outcomes = [(1, Outcome::Done), (2, Outcome::Done), (3, Outcome::Refused(Refusal::Key))];
-    assert_eq!(sent_answers(&node.transport), outcomes);
-}
-
-#[test]
 fn long_read_is_sent_in_pieces_with_messages_between() {
     let (mut node, region) = engine_with_region(READ_PIECE_MAX_BYTES + 3);
     let peer = node.engine.intern_peer(address(2));
@@ -293,43 +267,6 @@ fn peer_that_leaves_answers_unread_is_disconnected() {
 }
 
 #[test]
-fn long_write_is_offered_and_sent_on_request() {
-    for (asks, outcome) in [(false, Outcome::Done), (true, Outcome::Done), (false, Outcome::Fault)] {
-        let (mut node, peer) = engine_with_peer();
-        node.transport.pull_min_bytes = Some(10);
-        node.post(rma_request(peer, write_local(b"0123456789"), 1));
-        let op = last_sent_op(&node.transport);
-        let kind = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
-        assert_eq!(node.transport.sent[0].1, rma_header(op, 3, 10, kind));
-        assert_eq!(node.transport.exposed, [(LINK, b"0123456789".to_vec())]);
-        if asks {
-            node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
-            assert_eq!(node.transport.sent[1].1, Header::Data { op, len_bytes: 10 });
-            assert_eq!(node.transport.sent[1].2, b"0123456789");
-        }
-        assert!(node.sink.ended.is_empty());
-        node.frame(LINK, &Header::Answer { op, outcome }, b"");
-        assert_eq!(node.ended_contexts(), [1]);
-        // Once the peer has said that it cannot pull, the engine exposes no more memory.
-        node.post(rma_request(peer, write_local(b"0123456789"), 2));
-        assert_eq!(node.transport.exposed.len(), 1 + usize::from(!asks));
-    }
-}
-
-#[test]
-fn accesses_in_flight_are_limited() {
-    let (mut node, peer) = engine_with_peer();
-    for context in 0..=RMA_LINK_MAX_OPS as u64 {
-        node.post(rma_request(peer, write_local(b"x"), context));
-    }
-    node.transmit();
-    assert_eq!(node.transport.sent.len(), RMA_LINK_MAX_OPS);
-    let Header::Rma(first) = node.transport.sent[0].1 else { panic!("a write") };
-    node.pass_with_frame(LINK, &Header::Answer { op: first.op, outcome: Outcome::Done }, b"");
-    assert_eq!(node.transport.sent.len(), RMA_LINK_MAX_OPS + 1);
-}
-
-#[test]
 fn waiting_access_is_cancellable_and_sent_one_fails_with_its_link() {
     let (mut node, peer) = engine_with_peer();
     node.transport.answers = [Sent::Whole, Sent::Full].into();
@@ -406,19 +343,4 @@ fn invalid_answer_to_access_ends_the_link() {
     let early = read_data_header(last_sent_op(&node.transport), 16);
     node.pass_with_frame(LINK, &early, b"more than inline");
     assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
-}
-
-#[test]
-fn read_answer_without_room_is_copied_once() {
-    let (mut node, region) = engine_with_region(10);
-    region.write_at(0, b"first").unwrap();
-    node.frame(LINK, &rma_header(5, 0, 5, RmaKind::Read), b"");
-    node.transport.answers = [Sent::Full, Sent::Full].into();
-    node.transmit();
-    region.write_at(0, b"later").unwrap();
-    node.transmit();
-    node.transmit();
-    let (_, header, bytes) = &node.transport.sent[0];
-    assert_eq!((header, &bytes[..]), (&Header::ReadData { op: 5, len_bytes: 5 }, &b"first"[..]));
-    assert_eq!(sent_answers(&node.transport), [(5, Outcome::Done)]);
 }

@@ -4,24 +4,6 @@ use super::atomics::atomic_request;
 use super::rma::{read_local, rma_request};
 use super::*;
 
-#[test]
-fn sends_to_full_link_are_queued_in_order() {
-    let (mut node, peer) = engine_with_peer();
-    node.transport.answers = [Sent::Partial(3), Sent::Full, Sent::Partial(2)].into();
-    node.post(send_request(peer, b"0123456789", 1));
-    node.post(send_request(peer, b"x", 2));
-    assert!(node.sink.ended.is_empty() && node.has_unsent());
-    node.transmit();
-    node.transmit();
-    assert!(node.sink.ended.is_empty());
-    node.transmit();
-    assert_eq!(node.ended_contexts(), [1, 2]);
-    let payloads: Vec<&[u8]> = node.transport.sent.iter().map(|(_, _, payload)| &payload[..]).collect();
-    assert_eq!(payloads, [&b"0123456789"[..], b"x"]);
-    assert!(!node.has_unsent());
-    assert!(node.transport.connected.is_empty(), "the peer's own link is used");
-}
-
 /// Shows fi_msg/length-up-to-max-msg-size, fi_rma/rma-length-up-to-max-msg-size.
 #[test]
 fn operations_of_the_maximal_length_are_posted() {
@@ -79,22 +61,6 @@ fn injected_operation_is_copied_if_link_has_no_room_for_all() {
         assert_eq!(node.transport.sent[0].2, sent, "{kind}, {answer:?}");
         assert!(node.sink.ended.is_empty(), "{kind}, {answer:?}");
     }
-}
-
-#[test]
-fn arrivals_are_acknowledged_once_per_pass_on_request() {
-    let (mut node, _) = engine_with_peer();
-    node.pass_with_frame(LINK, &untagged_header(0), b"");
-    assert!(node.transport.sent.is_empty());
-    let asking = Header::Message(Message { awaits: AwaitedReply::Arrival, ..Message::of_len(0) });
-    node.frame(LINK, &asking, b"");
-    node.frame(LINK, &asking, b"");
-    node.transport.answers = [Sent::Full].into();
-    node.transmit();
-    assert!(node.transport.sent.is_empty() && node.has_unsent());
-    node.transmit();
-    node.transmit();
-    assert_eq!(node.transport.sent, [(LINK, Header::Ack { received: 3 }, Vec::new())]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of engines that share a receiver.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{hint, thread};
@@ -13,50 +14,53 @@ const BUDGET_BYTES: usize = 1 << 20;
 /// An engine that shares a receiver. It has a link to the peer at port 2.
 struct Member {
     id: MemberId,
-    engine: Engine,
-    transport: Scripted,
-    sink: Recorder,
+    node: Node,
+}
+
+impl Deref for Member {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl DerefMut for Member {
+    fn deref_mut(&mut self) -> &mut Node {
+        &mut self.node
+    }
 }
 
 impl Member {
     fn join(shared: &Arc<SharedReceiver>) -> Member {
         let mut member = Member::unlinked(shared);
-        member.link_up();
+        member.link_up(LINK, 2, 1);
         member
     }
 
     /// Returns a member that has no link yet.
     fn unlinked(shared: &Arc<SharedReceiver>) -> Member {
-        let mut engine = Engine::new(untimed_config());
-        let id = engine.join_shared_receiver(shared, false);
-        Member { id, engine, transport: Scripted::default(), sink: Recorder::default() }
+        let mut node = Node::new(untimed_config());
+        let id = node.engine.join_shared_receiver(shared, false);
+        Member { id, node }
     }
 
-    fn link_up(&mut self) {
-        let up = LinkEvent::up(address(2), 1);
-        self.engine.arrivals(&mut self.sink).link_event(LINK, up);
+    fn leave(&mut self) {
+        self.node.engine.leave_shared_receiver(&mut self.node.sink);
     }
 
     fn receive_offer(&mut self, op: u64, len_bytes: u64) {
         let message = Message::of_len(len_bytes);
-        self.receive_frame(&Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }, REMOTE);
-    }
-
-    fn receive_frame(&mut self, header: &Header, payload: &[u8]) {
-        self.engine.arrivals(&mut self.sink).frame(LINK, header, payload);
-    }
-
-    fn lose_link(&mut self, link: LinkId) {
-        self.engine.arrivals(&mut self.sink).link_event(link, LinkEvent::Down(RESET));
+        self.frame(LINK, &Header::Request { message, op, remote_bytes: REMOTE.len() as u8 }, REMOTE);
     }
 
     fn progress(&mut self) {
-        self.engine.deliver_held(&mut self.sink);
-        self.engine.transmit(&mut self.transport, &mut self.sink);
+        self.deliver_held();
+        self.transmit();
     }
 
-    fn take_ended(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
-        let ended = self.sink.take_ended();
+    fn take_results(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
+        let ended = self.take_ended();
         let told = ended.iter().map(|ended| match ended {
             Ok(completion) => (completion.context, Ok(received_bytes(&Ok(completion.clone())).to_vec())),
             Err(failure) => (failure.completion.context, Err(failure.error.clone())),
@@ -75,33 +79,13 @@ fn message_header(len_bytes: u64, awaits: AwaitedReply) -> Header {
     Header::Message(Message { awaits, ..Message::of_len(len_bytes) })
 }
 
-#[test]
-fn post_matching_other_members_message_is_completed_by_that_member() {
-    let (shared, mut first, mut second) = two_members();
-    second.receive_frame(&message_header(3, AwaitedReply::Match), b"two");
-    shared.post_receive(None, receive_request(8, 1)).unwrap();
-    assert!(
-        shared.has_mail_for_members()
-            && second.engine.has_work_without_arrivals()
-            && !first.engine.has_work_without_arrivals()
-    );
-    assert!(second.sink.ended.is_empty());
-    assert_eq!(shared.take_members_with_mail(), [second.id]);
-    second.progress();
-    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec()))]);
-    assert_eq!(second.sink.counted, [(CounterEvents::RECV, true)]);
-    assert!(second.transport.headers_since(0).contains(&Header::Matched { number: 1 }));
-    first.progress();
-    assert!(first.take_ended().is_empty() && first.transport.sent.is_empty());
-}
-
 fn deliver_mail(shared: &SharedReceiver, members: &mut [Member]) -> Vec<(u64, CompletionFlags)> {
     let mut reported = Vec::new();
     while shared.has_mail_for_members() {
         for id in shared.take_members_with_mail() {
             let member = members.iter_mut().find(|member| member.id == id).unwrap();
             member.progress();
-            let ended = member.sink.take_ended().into_iter().map(Result::unwrap);
+            let ended = member.take_ended().into_iter().map(Result::unwrap);
             reported.extend(ended.map(|ended| (ended.context, ended.flags)));
         }
     }
@@ -116,7 +100,7 @@ fn members_with_one_queue_report_in_order() {
         member.engine.set_receive_queue(Some(5));
     }
     for at in [1, 0, 0, 1, 0] {
-        members[at].receive_frame(&untagged_header(1), b"m");
+        members[at].frame(LINK, &untagged_header(1), b"m");
     }
     // One thread holds back the mail of several calls.
     for context in 1..=5 {
@@ -134,11 +118,11 @@ fn report_of_the_caller_waits_for_an_earlier_one_to_its_queue() {
     for member in [&mut first, &mut second] {
         member.engine.set_receive_queue(Some(5));
     }
-    second.receive_frame(&untagged_header(1), b"2");
+    second.frame(LINK, &untagged_header(1), b"2");
     for context in [1, 2] {
         shared.post_receive(None, receive_request(8, context)).unwrap();
     }
-    first.receive_frame(&untagged_header(1), b"1");
+    first.frame(LINK, &untagged_header(1), b"1");
     assert!(first.sink.ended.is_empty(), "the second member has not reported yet");
     let reported = deliver_mail(&shared, &mut [first, second]);
     assert_eq!(reported.into_iter().map(|(context, _)| context).collect::<Vec<_>>(), [1, 2]);
@@ -153,8 +137,8 @@ fn buffer_is_released_after_its_messages_at_other_members() {
             member.engine.set_receive_queue(queue);
         }
         // The message of the member that is notified last lies first in the buffer.
-        members[1].receive_frame(&untagged_header(8), b"message1");
-        members[0].receive_frame(&untagged_header(8), b"message2");
+        members[1].frame(LINK, &untagged_header(8), b"message1");
+        members[0].frame(LINK, &untagged_header(8), b"message2");
         shared.post_multi_receive(None, receive_request(16, 1), 8, None).unwrap();
         let flags: Vec<bool> = deliver_mail(&shared, &mut members)
             .into_iter()
@@ -173,7 +157,7 @@ fn leaving_member_holds_no_report_of_another_up() {
         member.engine.set_receive_queue(Some(5));
     }
     for at in [1, 0] {
-        members[at].receive_frame(&untagged_header(1), b"m");
+        members[at].frame(LINK, &untagged_header(1), b"m");
     }
     for context in [1, 2] {
         shared.post_receive(None, receive_request(8, context)).unwrap();
@@ -186,32 +170,15 @@ fn leaving_member_holds_no_report_of_another_up() {
 }
 
 #[test]
-fn completion_names_the_source_by_the_members_own_id() {
-    let (shared, mut first, mut second) = two_members();
-    let other = second.engine.intern_peer(address(9));
-    second.engine.arrivals(&mut second.sink).link_event(LinkId(8), LinkEvent::up(address(9), 1));
-    let only = Some(address(9));
-    shared.post_receive(only, receive_request(8, 1)).unwrap();
-    first.receive_frame(&untagged_header(1), b"a");
-    second.engine.arrivals(&mut second.sink).frame(LinkId(8), &untagged_header(1), b"b");
-    let ended = second.sink.take_ended();
-    assert_eq!(ended[0].as_ref().unwrap().source, Some(other));
-    shared.post_receive(None, receive_request(8, 2)).unwrap();
-    first.progress();
-    let ended = first.sink.take_ended();
-    assert_eq!(ended[0].as_ref().unwrap().source, Some(first.engine.intern_peer(address(2))));
-}
-
-#[test]
 fn deferred_work_that_a_leaving_member_was_to_record_is_recorded_by_another() {
     let (shared, mut first, mut second) = two_members();
-    second.receive_frame(&untagged_header(3), b"two");
+    second.frame(LINK, &untagged_header(3), b"two");
     let work = ReceiveRequest { signalled: Signalled::Deferred, ..receive_request(8, 7) };
     shared.post_receive(None, work).unwrap();
     drop(second);
     assert_eq!(shared.unreported_counts(), (1, 1));
     first.progress();
-    assert_eq!(first.take_ended(), [(7, Ok(b"two".to_vec()))]);
+    assert_eq!(first.take_results(), [(7, Ok(b"two".to_vec()))]);
     assert_eq!(first.sink.counted, [(CounterEvents::RECV, true)]);
     assert_eq!(shared.unreported_counts(), (0, 0));
 }
@@ -222,14 +189,14 @@ fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
     let mut last = Member::join(&shared);
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     assert!(shared.cancel(1));
-    last.engine.leave_shared_receiver(&mut last.sink);
+    last.leave();
     assert!(
         shared.post_receive(None, receive_request(8, 2)).is_err(),
         "what was not reported is outstanding"
     );
     let mut next = Member::join(&shared);
     next.progress();
-    assert_eq!(next.take_ended(), [(1, Err(OperationError::Cancelled))]);
+    assert_eq!(next.take_results(), [(1, Err(OperationError::Cancelled))]);
     assert_eq!(next.sink.counted.len(), 1);
 }
 
@@ -239,37 +206,18 @@ fn members_receive_while_one_transport_reads_into_lent_memory() {
     for context in [1, 2] {
         shared.post_receive(None, receive_request(8, context)).unwrap();
     }
-    second.engine.arrivals(&mut second.sink).frame_begun(LINK, &untagged_header(4));
-    let mut arrivals = second.engine.arrivals(&mut second.sink);
+    second.arrivals().frame_begun(LINK, &untagged_header(4));
+    let mut arrivals = second.arrivals();
     let mut space = arrivals.payload_space(LINK);
     assert_eq!(space[0].len(), 4);
     // The second member's transport now reads into memory of a receive. Meanwhile the other member
     // can use the receiver.
-    first.receive_frame(&untagged_header(1), b"a");
-    assert_eq!(first.take_ended(), [(2, Ok(b"a".to_vec()))]);
+    first.frame(LINK, &untagged_header(1), b"a");
+    assert_eq!(first.take_results(), [(2, Ok(b"a".to_vec()))]);
     space[0].copy_from_slice(b"lent");
     drop(space);
-    second.engine.arrivals(&mut second.sink).bytes_placed(LINK, 4);
-    assert_eq!(second.take_ended(), [(1, Ok(b"lent".to_vec()))]);
-}
-
-#[test]
-fn offer_is_fetched_by_its_member() {
-    let (shared, mut first, mut second) = two_members();
-    second.transport.memory = b"0123456789".to_vec();
-    let message = Message { awaits: AwaitedReply::Match, ..Message::of_len(10) };
-    let remote_bytes = REMOTE.len() as u8;
-    second.receive_frame(&Header::Request { message, op: 3, remote_bytes }, REMOTE);
-    second.progress();
-    assert!(second.transport.pulled.is_empty(), "its sender waits for the match in any case");
-    shared.post_receive(None, receive_request(16, 1)).unwrap();
-    assert_eq!(shared.take_members_with_mail(), [second.id]);
-    assert!(second.engine.has_work_without_arrivals() && !first.engine.has_work_without_arrivals());
-    first.progress();
-    assert!(first.transport.pulled.is_empty(), "it is not its link");
-    second.progress();
-    assert_eq!(second.take_ended(), [(1, Ok(b"0123456789".to_vec()))]);
-    assert!(second.transport.headers_since(0).contains(&Header::Done { op: 3, fault: false }));
+    second.arrivals().bytes_placed(LINK, 4);
+    assert_eq!(second.take_results(), [(1, Ok(b"lent".to_vec()))]);
 }
 
 #[test]
@@ -284,18 +232,18 @@ fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
         thread::scope(|scope| {
             scope.spawn(|| {
                 is_begun.store(true, Ordering::Release);
-                first.lose_link(LINK);
+                first.link_down(LINK, RESET);
             });
             while !is_begun.load(Ordering::Acquire) {
                 thread::yield_now();
             }
             (0..round % 500).for_each(|_| hint::spin_loop());
-            second.link_up();
+            second.link_up(LINK, 2, 1);
             shared.post_receive(only, receive_request(8, 1)).unwrap();
         });
         first.progress();
         second.progress();
-        assert!(first.take_ended().is_empty() && second.take_ended().is_empty(), "{round}");
+        assert!(first.take_results().is_empty() && second.take_results().is_empty(), "{round}");
     }
 }
 
@@ -331,13 +279,14 @@ impl Sink for Posting<'_> {
 fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
     let (shared, _, mut second) = two_members();
     for message in [b"one", b"two"] {
-        second.receive_frame(&message_header(3, AwaitedReply::Match), message);
+        second.frame(LINK, &message_header(3, AwaitedReply::Match), message);
     }
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     let mut sink = Posting { shared: &shared, next: Some(receive_request(8, 2)), told: Recorder::default() };
+    let Node { engine, transport, .. } = &mut *second;
     for _ in 0..2 {
-        second.engine.deliver_held(&mut sink);
-        second.engine.transmit(&mut second.transport, &mut sink);
+        engine.deliver_held(&mut sink);
+        engine.transmit(transport, &mut sink);
     }
     assert_eq!(sink.told.ended_contexts(), [1, 2]);
     assert_eq!(sink.told.counted, [(CounterEvents::RECV, true); 2]);
@@ -348,11 +297,11 @@ fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
 #[test]
 fn mailbox_entries_of_a_link_are_dropped_with_it() {
     let (shared, _, mut second) = two_members();
-    second.receive_frame(&message_header(3, AwaitedReply::Match), b"two");
+    second.frame(LINK, &message_header(3, AwaitedReply::Match), b"two");
     shared.post_receive(None, receive_request(8, 1)).unwrap();
-    second.lose_link(LINK);
-    second.engine.arrivals(&mut second.sink).link_event(LINK, LinkEvent::up(address(3), 1));
+    second.link_down(LINK, RESET);
+    second.link_up(LINK, 3, 1);
     second.progress();
-    assert_eq!(second.take_ended(), [(1, Ok(b"two".to_vec()))]);
+    assert_eq!(second.take_results(), [(1, Ok(b"two".to_vec()))]);
     assert!(second.transport.sent.is_empty(), "{:?}", second.transport.sent);
 }

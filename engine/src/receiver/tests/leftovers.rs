@@ -253,36 +253,6 @@ fn nothing_is_dropped_if_drops_would_not_suffice() {
 }
 
 #[test]
-fn claimed_message_is_never_dropped() {
-    for is_claimed_before_the_end in [true, false] {
-        let (mut receiver, mut asked) = (Receiver::new(64, BUDGET_BYTES), EffectsRecorder::default());
-        let peek = PeekRequest {
-            tagged: true,
-            criteria: Criteria { source: None, tag: 1000, ignore: 0 },
-            context: 9,
-            work: None,
-            then: PeekAction::Claim,
-        };
-        open(&mut receiver, LINK, 1, AddressProof::Claimed);
-        send_all(&mut receiver, LINK, 1000, &mut asked);
-        if is_claimed_before_the_end {
-            receiver.peek(peek, &mut asked).unwrap();
-            close(&mut receiver, LINK, &mut asked);
-        } else {
-            close(&mut receiver, LINK, &mut asked);
-            receiver.peek(peek, &mut asked).unwrap();
-        }
-        visit_many(&mut receiver, 1, AddressProof::Claimed, &mut asked);
-        asked.take_ended();
-        assert_eq!(receive_all(&mut receiver, 1000, &mut asked), 0, "the others are the oldest");
-        receiver.receive_claimed(receive_request(0, 9), 9, &mut asked).unwrap_err();
-        let tagged = ReceiveRequest { tagged: true, ..receive_request(0, 9) };
-        receiver.receive_claimed(tagged, 9, &mut asked).unwrap();
-        assert_eq!(asked.take_ended(), [(9, Ok(Vec::new()))]);
-    }
-}
-
-#[test]
 fn starved_link_gets_the_credit_that_unproven_leftovers_hold() {
     let (mut receiver, mut asked) = (Receiver::new(64, LARGE_BUDGET_BYTES), EffectsRecorder::default());
     open(&mut receiver, OTHER, 2, AddressProof::Confirmed);

@@ -77,22 +77,6 @@ fn failure_flushes_ordered_completions_only_after_it() {
 }
 
 #[test]
-fn success_that_waits_behind_an_unanswered_access_is_flushed() {
-    let (mut node, peer) = ordered_engine_that_ends_on_failure();
-    let refused = post_write(&mut node, peer, 1);
-    post_write(&mut node, peer, 2);
-    node.post(send_request(peer, b"sent", 3));
-    refuse(&mut node, refused);
-    node.transmit();
-    let flushed = [2, 3].map(|context| (context, OperationError::Flushed));
-    let failures = take_failures_on_peer(&mut node.sink, peer);
-    assert_eq!(failures[0], (1, OperationError::Refused(Refusal::Key)));
-    assert_eq!(failures[1..], flushed);
-    assert_eq!(node.outstanding_transmits(), 0);
-    assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::OperationFailed)]);
-}
-
-#[test]
 fn unsignalled_success_behind_a_failure_is_counted_and_reported_as_flushed() {
     for is_answered_first in [false, true] {
         let (mut node, peer) = ordered_engine_that_ends_on_failure();

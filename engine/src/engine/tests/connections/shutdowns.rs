@@ -32,20 +32,31 @@ fn shutdown_sends_acks_and_matches_before_shutdown_step() {
 }
 
 #[test]
-fn shutdown_ends_exposed_send_only_after_closing_the_link() {
-    let (mut node, peer) = connected_engine();
-    node.transport.pull_min_bytes = Some(10);
-    node.post(send_request(peer, b"stays where it is", 1));
-    assert_eq!(node.transport.exposed.len(), 1);
-    node.shutdown().unwrap();
-    assert_eq!((&node.transport.closed[..], node.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
-    assert_eq!(
-        node.sink.events,
-        [ConnectionReport::Shutdown(ConnectionEnd::Closed)],
-        "the peer can say nothing more"
-    );
+fn shutdown_with_exposed_send_closes_the_link_and_tells_the_peer_if_there_is_room() {
+    for answers in [vec![], vec![Sent::Full]] {
+        let (mut node, peer) = connected_engine();
+        node.transport.pull_min_bytes = Some(10);
+        node.post(send_request(peer, b"stays where it is", 1));
+        assert_eq!(node.transport.exposed.len(), 1);
+        let count = node.transport.sent.len();
+        node.transport.answers = answers.iter().copied().collect();
+        node.shutdown().unwrap();
+        let shutdown = handshake_header(HandshakeStep::Shutdown, NUMBER, b"");
+        assert_eq!(node.sent_since(count), Vec::from_iter(answers.is_empty().then_some(shutdown)));
+        assert_ended_by_close(&node);
+    }
+}
 
-    // The link has taken only a part of the payload, so no shutdown can follow.
+/// Expects that a shutdown has closed the link and ended the only send.
+#[track_caller]
+fn assert_ended_by_close(node: &Node) {
+    assert_eq!((&node.transport.closed[..], node.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
+    let closed = ConnectionReport::Shutdown(ConnectionEnd::Closed);
+    assert_eq!(node.sink.events, [closed], "the peer can say nothing more");
+}
+
+#[test]
+fn shutdown_during_requested_payload_closes_the_link() {
     let (mut node, peer) = connected_engine();
     node.post(send_request(peer, &[7; EAGER_MAX_BYTES + 2], 1));
     let Header::Request { op, .. } = node.transport.sent[0].1 else { panic!("too long to be sent at once") };
@@ -53,24 +64,11 @@ fn shutdown_ends_exposed_send_only_after_closing_the_link() {
     node.transport.answers = [Sent::Partial(1)].into();
     node.transmit();
     node.shutdown().unwrap();
-    assert_eq!((&node.transport.closed[..], node.ended_contexts()), (&[(OTHER, Close::Drain)][..], vec![1]));
-    assert_eq!(node.sink.events, [ConnectionReport::Shutdown(ConnectionEnd::Closed)]);
+    assert_ended_by_close(&node);
 }
 
 #[test]
-fn lost_link_reports_shutdown() {
-    let (mut node, _) = connected_engine();
-    node.post_receive(receive_request(8, 1));
-    node.link_down(OTHER, RESET);
-    node.deliver_held();
-    assert_eq!(
-        (node.ended_contexts(), &node.sink.events[..]),
-        (vec![1], &[ConnectionReport::Shutdown(ConnectionEnd::Lost(RESET))][..])
-    );
-    node.transmit();
-    assert!(node.transport.closed.is_empty());
-
-    // If the peer breaks the protocol, the next pass closes the link.
+fn peer_that_breaks_the_protocol_loses_its_connection() {
     let steps_out_of_turn = [
         (HandshakeStep::Request, NUMBER),
         (HandshakeStep::Accept, NUMBER),
@@ -105,25 +103,13 @@ fn end_of_link_is_lost_unless_a_side_has_shut_down() {
         ("shutdown of the peer", peer_shutdown, RESET, ConnectionEnd::Closed),
     ] {
         let (mut node, _) = connected_engine();
+        node.post_receive(receive_request(8, 1));
         before(&mut node);
         node.link_down(OTHER, error);
         node.transmit();
+        node.deliver_held();
+        assert_eq!(node.ended_contexts(), [1], "{case}");
         assert_eq!(node.sink.events, [ConnectionReport::Shutdown(end)], "{case}");
-    }
-}
-
-#[test]
-fn shutdown_with_exposed_payload_tells_the_peer_if_the_link_has_room() {
-    for answers in [vec![], vec![Sent::Full]] {
-        let (mut node, peer) = connected_engine();
-        node.transport.pull_min_bytes = Some(10);
-        node.post(send_request(peer, b"stays where it is", 1));
-        let count = node.transport.sent.len();
-        node.transport.answers = answers.iter().copied().collect();
-        node.shutdown().unwrap();
-        let shutdown = handshake_header(HandshakeStep::Shutdown, NUMBER, b"");
-        let expected = if answers.is_empty() { vec![shutdown] } else { Vec::new() };
-        assert_eq!(node.sent_since(count), expected);
-        assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
+        assert!(node.transport.closed.is_empty(), "{case}");
     }
 }

@@ -4,27 +4,26 @@ use super::*;
 
 #[test]
 fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
-    let (shared, mut first, mut second) = two_members();
+    let (shared, mut first, second) = two_members();
     let only = Some(address(2));
     shared.post_receive(only, receive_request(8, 1)).unwrap();
-    first.lose_link(LINK);
-    drop(second.engine);
-    second.sink.take_ended();
+    first.link_down(LINK, RESET);
+    drop(second);
     assert_eq!(shared.take_members_with_mail(), [first.id]);
     first.progress();
-    assert_eq!(first.take_ended(), [(1, Err(OperationError::Link(RESET)))]);
+    assert_eq!(first.take_results(), [(1, Err(OperationError::Link(RESET)))]);
 }
 
 #[test]
 fn member_that_lost_the_source_connects_when_the_last_linked_member_leaves() {
     let (shared, mut first, mut second) = two_members();
-    first.lose_link(LINK);
-    second.lose_link(LINK);
-    second.link_up();
+    first.link_down(LINK, RESET);
+    second.link_down(LINK, RESET);
+    second.link_up(LINK, 2, 1);
     shared.post_receive(Some(address(2)), receive_request(8, 1)).unwrap();
     first.progress();
     assert!(first.transport.connected.is_empty(), "the other member has a link");
-    drop(second.engine);
+    drop(second);
     assert_eq!(shared.take_members_with_mail(), [first.id]);
     first.progress();
     assert_eq!(first.transport.connected, [address(2)]);
@@ -36,15 +35,15 @@ fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
     second.transport.pulls.push_back(Pull::Refused);
     shared.post_receive(None, receive_request(64, 1)).unwrap();
     second.receive_offer(3, 10);
-    second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"x");
-    second.engine.transmit(&mut second.transport, &mut second.sink);
+    second.frame(LINK, &message_header(1, AwaitedReply::Arrival), b"x");
+    second.transmit();
     assert!(second.transport.headers_since(0).contains(&Header::Clear { op: 3, cannot_pull: true }));
-    second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"y");
-    second.engine.leave_shared_receiver(&mut second.sink);
+    second.frame(LINK, &message_header(1, AwaitedReply::Arrival), b"y");
+    second.leave();
     // The requested data still arrives. A message arrives too, but the engine will not acknowledge
     // it.
-    second.receive_frame(&Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
-    second.receive_frame(&message_header(1, AwaitedReply::Arrival), b"z");
+    second.frame(LINK, &Header::Data { op: 3, len_bytes: 10 }, b"0123456789");
+    second.frame(LINK, &message_header(1, AwaitedReply::Arrival), b"z");
     second.progress();
     assert!(second.transport.closed.is_empty());
     let told = second.transport.headers_since(0);
@@ -61,14 +60,14 @@ fn budget_of_leaving_member_goes_to_other_members() {
     // the budget has no room for the grant either.
     second.receive_offer(3, 4 * CREDIT_INITIAL_BYTES);
     let half = vec![0; CREDIT_INITIAL_BYTES as usize / 2];
-    second.receive_frame(&untagged_header(half.len() as u64), &half);
+    second.frame(LINK, &untagged_header(half.len() as u64), &half);
     for member in [&mut first, &mut second] {
         member.transport.memory = vec![7; BUDGET_BYTES];
         member.progress();
     }
     shared.take_members_with_mail();
     assert!(second.transport.pulled.is_empty() && second.transport.sent.is_empty());
-    first.engine.leave_shared_receiver(&mut first.sink);
+    first.leave();
     assert_eq!(shared.take_members_with_mail(), [second.id], "it may be asleep");
     second.progress();
     assert!(!second.transport.pulled.is_empty());
@@ -87,7 +86,7 @@ fn budget_of_leaving_member_reaches_offer_behind_many_too_large_ones() {
     }
     second.receive_offer(100, large_bytes);
     shared.take_members_with_mail();
-    first.engine.leave_shared_receiver(&mut first.sink);
+    first.leave();
     assert_eq!(shared.take_members_with_mail(), [second.id]);
     second.transport.memory = vec![7; BUDGET_BYTES];
     second.progress();
@@ -102,7 +101,7 @@ fn post_that_takes_a_fetched_message_frees_budget_for_other_members() {
         member.transport.memory = vec![7; BUDGET_BYTES];
     }
     first.receive_offer(3, LARGE_BYTES);
-    while first.engine.has_work_without_arrivals() {
+    while first.has_work_without_arrivals() {
         first.progress();
     }
     let pulled_bytes: usize = first.transport.pulled.iter().map(|(_, _, len_bytes)| len_bytes).sum();
@@ -121,12 +120,12 @@ fn post_that_takes_a_fetched_message_frees_budget_for_other_members() {
 #[test]
 fn peer_is_forgotten_with_the_last_member_that_knows_it() {
     let (shared, mut first, mut second) = two_members();
-    second.engine.arrivals(&mut second.sink).link_event(LinkId(8), LinkEvent::up(address(9), 1));
+    second.link_up(LinkId(8), 9, 1);
     shared.post_receive(Some(address(4)), receive_request(8, 1)).unwrap();
     assert_eq!(shared.peers_len(), 3);
-    second.engine.leave_shared_receiver(&mut second.sink);
+    second.leave();
     assert_eq!(shared.peers_len(), 2, "the one that both know, and the one that a receive names");
-    first.engine.leave_shared_receiver(&mut first.sink);
+    first.leave();
     assert_eq!(shared.peers_len(), 1);
     assert!(shared.cancel(1));
     drop(Member::unlinked(&shared));
@@ -142,25 +141,24 @@ fn peers_without_links_are_forgotten_while_their_member_stays() {
     // message that no receive has taken.
     second.sink.room = 0;
     shared.post_receive(None, receive_request(8, 1)).unwrap();
-    second.receive_frame(&untagged_header(3), b"two");
-    first.receive_frame(&untagged_header(3), b"old");
-    first.lose_link(LINK);
-    second.lose_link(LINK);
+    second.frame(LINK, &untagged_header(3), b"two");
+    first.frame(LINK, &untagged_header(3), b"old");
+    first.link_down(LINK, RESET);
+    second.link_down(LINK, RESET);
     for port in 1000..2000 {
-        let came = LinkEvent::up(address(port), 1);
-        first.engine.arrivals(&mut first.sink).link_event(LinkId(8), came);
-        first.lose_link(LinkId(8));
+        first.link_up(LinkId(8), port, 1);
+        first.link_down(LinkId(8), RESET);
         shared.post_receive(Some(address(port + 1000)), receive_request(8, 9)).unwrap();
         assert!(shared.cancel(9));
         first.progress();
-        first.sink.take_ended();
+        first.take_ended();
         assert!(shared.peers_len() <= PEERS_MAX, "{}", shared.peers_len());
     }
     second.sink.room = usize::MAX;
     shared.post_receive(Some(address(2)), receive_request(8, 2)).unwrap();
     for (member, message) in [(&mut first, b"old"), (&mut second, b"two")] {
         member.progress();
-        let ended = member.sink.take_ended();
+        let ended = member.take_ended();
         let completion = ended[0].as_ref().unwrap();
         assert_eq!(received_bytes(&ended[0]), message);
         assert_eq!(completion.source, Some(member.engine.intern_peer(address(2))));
