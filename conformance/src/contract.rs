@@ -118,7 +118,6 @@ fn promises<P: Provider>() -> Vec<Promise<P>> {
             drain_while_connecting_completes_without_calls_of_the_peer
             drain_of_a_full_link_completes_when_the_peer_is_dropped
             transport_dropped_after_a_drain_loses_no_frames
-            drain_of_a_full_link_delivers_the_taken_frames
             drain_from_both_sides_completes
             close_while_connecting_reports_nothing
             close_of_an_ended_link_reports_nothing

@@ -22,39 +22,6 @@ fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-fn ended_links_close_their_descriptors() {
-    let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
-    let begin = count_open_fds();
-    for how in [Close::Drain, Close::Abort] {
-        let address = server.transport.address();
-        let links: Vec<LinkId> = (0..LINKS).map(|_| client.transport.connect(address)).collect();
-        drive_until("all links", &mut [&mut client, &mut server], |sides| {
-            sides.iter().all(|side| side.events.up.len() == LINKS)
-        });
-        assert_eq!(count_open_fds(), begin + 2 * LINKS);
-        for link in links {
-            client.transport.close(link, how);
-        }
-        drive_until("the end", &mut [&mut client, &mut server], |sides| {
-            sides[0].transport.draining_count() == 0 && sides[1].events.down.len() == LINKS
-        });
-        assert_eq!(count_open_fds(), begin, "{how:?}");
-        client.events = Events::default();
-        server.events = Events::default();
-    }
-
-    // Connections without a hello, and connects to a vacant address.
-    let mut stranger = TcpStream::connect(server.transport.address().socket_addr()).unwrap();
-    stranger.write_all(b"hello?").unwrap();
-    let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    client.transport.connect(vacant.into());
-    drive_until("both to end", &mut [&mut client, &mut server], |sides| {
-        sides[0].events.down.len() == 1 && count_open_fds() == begin + 1
-    });
-    drop(stranger);
-    assert_eq!(count_open_fds(), begin);
-}
-
 fn descriptor_exhaustion_delays_links_and_loses_none() {
     // Without descriptors no claim is checked, so the links would displace each other.
     let provider = TcpProvider::new().with_unproven_grace(Duration::MAX);
@@ -201,7 +168,6 @@ fn link_to_itself_without_descriptors_fails_at_once() {
 #[test]
 fn descriptors_are_closed_and_exhaustion_delays_links() {
     let begin = count_open_fds();
-    ended_links_close_their_descriptors();
     descriptor_exhaustion_delays_links_and_loses_none();
     exhausted_accept_displaces_a_silent_connection();
     exhausted_accept_displaces_an_unproven_link();

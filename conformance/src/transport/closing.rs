@@ -108,19 +108,6 @@ fn send_empty_frames<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId)
     taken
 }
 
-/// The drain of a full link delivers all frames that the link has taken. Then the link ends.
-pub fn drain_of_a_full_link_delivers_the_taken_frames<P: Provider>(backend: Backend<'_, P>) {
-    let (mut endpoints, link, peer) = backend.open_linked_pair();
-    let taken = fill_link(&mut endpoints[0], link, 100) - 1;
-    let end = if endpoints[0].has_half_sent_frame(link) { RESET } else { LinkError::Closed };
-    endpoints[0].close(link, Close::Drain);
-    drive_until(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
-        a.transport.draining_count() == 0 && b.recorder.down_error(peer).is_some()
-    });
-    assert_eq!(endpoints[1].recorder.down_error(peer), Some(&end));
-    assert_eq!(endpoints[1].recorder.frame_count(peer), taken);
-}
-
 /// Both sides may drain the same link.
 pub fn drain_from_both_sides_completes<P: Provider>(backend: Backend<'_, P>) {
     let (mut endpoints, link, peer) = backend.open_linked_pair();

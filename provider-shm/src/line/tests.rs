@@ -275,28 +275,8 @@ fn parse_refuses_malformed_lines() {
     }
 }
 
-/// Pairs of a header's last word and a payload length, in addition to the pairs of [`samples`].
-fn last_words_and_lengths() -> Vec<(u64, u64)> {
-    let atomic = |kind, op, datatype, count| {
-        let form = AtomicForm::new(kind, op, datatype, count).unwrap();
-        (form.number(), form.payload_len_bytes() as u64)
-    };
-    vec![
-        (NUMBER, 0),
-        (0, 8),
-        (0x01_2345, 0),
-        (0x01_2345, 64),
-        (MESSAGE_MAX_BYTES, 100),
-        (0, 256),
-        (0, PIECE_MAX_BYTES as u64),
-        (0, 1 << 40),
-        atomic(AtomicKind::Fetch, AtomicOp::Read, Datatype::LongDouble, 300),
-        atomic(AtomicKind::Base, AtomicOp::Sum, Datatype::Int16, 4),
-        atomic(AtomicKind::Compare, AtomicOp::Mswap, Datatype::Uint32, 1),
-        atomic(AtomicKind::Fetch, AtomicOp::Bxor, Datatype::Uint8, 100),
-        atomic(AtomicKind::Compare, AtomicOp::CswapGe, Datatype::Double, ATOMIC_MAX_BYTES / 8),
-    ]
-}
+/// Lengths of payloads inside and outside of a line.
+const LENS_BYTES: [u64; 7] = [0, 4, 8, 64, 100, 256, PIECE_MAX_BYTES as u64];
 
 /// A number of eight different bytes.
 const NUMBER: u64 = 0x0123_4567_89ab_cdef;
@@ -318,7 +298,7 @@ fn sample_lines() -> Vec<Vec<u64>> {
         let before = lines.len();
         for (number, sequence) in [(0, 0), (NUMBER, SEQUENCE), (u64::MAX, u16::MAX)] {
             let words = [number, !number, number, !number, number];
-            for end in last_words_and_lengths().into_iter().chain(samples::last_words_and_lengths(number)) {
+            for end in [number].into_iter().chain(LENS_BYTES).flat_map(samples::last_words_and_lengths) {
                 let Some(header) = samples::header_with_last_word(form, &words, end) else { continue };
                 let payload = payload_for_emit(&header, &[0x80; ROOM_MAX_BYTES], PIECE_MIN_BYTES);
                 lines.push(emit_words(sequence, &header, payload));
@@ -352,6 +332,15 @@ fn parse_refuses_any_changed_header_byte() {
             }
         }
     }
+}
+
+/// The line of a piece has no words, so its check of words must be that of none.
+#[test]
+fn parse_refuses_a_piece_with_the_check_of_words() {
+    let check = Checksum::default().with_word(1);
+    let first = build_first_word(SEQUENCE, check, PIECE, 0, PIECE_MIN_BYTES);
+    assert!(is_check_right(first));
+    assert_eq!(parse_with_payload(first, |_| 0).map(drop), Err(WireError::WrongCheck));
 }
 
 #[test]

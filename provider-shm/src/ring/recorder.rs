@@ -25,10 +25,6 @@ const SPACE_MAX_BYTES: usize = 1 << 16;
 pub(crate) struct Recorder {
     /// The complete frames, each with at most [`KEEP_MAX_BYTES`] of its payload.
     pub(crate) frames: Vec<(Header, Vec<u8>)>,
-    /// How many frames came whole in one call (`whole`), and how many pieces of other frames came
-    /// (`pieces`).
-    pub(crate) whole: usize,
-    pub(crate) pieces: usize,
     unfinished: Option<Unfinished>,
     spaces: usize,
     place: Vec<u8>,
@@ -71,7 +67,6 @@ impl Recorder {
     }
 
     fn append_payload(&mut self, bytes: &[u8]) {
-        self.pieces += 1;
         assert!(!bytes.is_empty(), "a piece of nothing");
         let unfinished = self.unfinished.as_mut().expect("no frame was begun");
         assert!(bytes.len() as u64 <= unfinished.left_bytes, "more payload than the header said");
@@ -92,7 +87,6 @@ impl FrameHandler for Recorder {
         assert!(self.unfinished.is_none(), "a frame inside a frame");
         assert_eq!(header.payload_len_bytes(), payload.len() as u64);
         assert_header_within_limits(header);
-        self.whole += 1;
         self.frames.push((*header, payload.to_vec()));
     }
 

@@ -283,40 +283,6 @@ fn ring_with_all_lines_used_is_full_until_progress_is_published() {
 }
 
 #[test]
-fn frame_beyond_the_data_area_is_refused_until_room_is_freed() {
-    let (mut producer, mut consumer) = make_ring();
-    let (header, bytes) = (make_message(INLINE_MAX_BYTES, None, None), make_payload(INLINE_MAX_BYTES, 1));
-    let mut count = 0;
-    while producer.send_inline(&header, &bytes).is_ok() {
-        count += 1;
-    }
-    assert_eq!(count, DATA_MAX_BYTES / INLINE_MAX_BYTES);
-    // The ring has free lines, but its data area is full.
-    producer.send_inline(&make_message(ROOM_MAX_BYTES, None, None), &[5; ROOM_MAX_BYTES]).unwrap();
-    assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Full);
-    assert!(producer.request_room_if_full());
-    let mut recorder = Recorder::default();
-    assert_eq!(consumer.receive(LINK, u32::MAX, &mut recorder), Ok(count as u32 + 1));
-    assert!(consumer.take_room_request());
-    assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Whole);
-}
-
-#[test]
-fn small_payload_arrives_with_its_header_and_large_in_pieces() {
-    let (mut producer, mut consumer) = make_ring();
-    let mut recorder = Recorder::default();
-    let bytes = make_payload(FRAME_MAX_BYTES, 1);
-    producer.send_inline(&make_message(bytes.len(), None, None), &bytes).unwrap();
-    consumer.receive(LINK, 1, &mut recorder).unwrap();
-    assert_eq!((recorder.whole, recorder.pieces), (1, 0));
-    let bytes = make_payload(FRAME_MAX_BYTES + 1, 1);
-    producer.send_inline(&make_message(bytes.len(), None, None), &bytes).unwrap();
-    consumer.receive(LINK, 1, &mut recorder).unwrap();
-    assert_eq!(recorder.whole, 1);
-    assert!(recorder.pieces > 0 && !recorder.is_mid_frame());
-}
-
-#[test]
 fn take_wake_request_is_true_once_per_sleep() {
     let (mut producer, mut consumer) = make_ring();
     let header = make_message(0, None, None);

@@ -133,18 +133,6 @@ fn second_claim_is_held_until_it_is_confirmed() {
 }
 
 #[test]
-fn denied_claims_end_whether_held_or_not() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
-    timed.accept(TWO, 1);
-    assert_eq!(
-        timed.finish_next_check_with(&[(ONE, ClaimStatus::Denied), (TWO, ClaimStatus::Denied)]),
-        [ONE, TWO]
-    );
-    assert_eq!(timed.pop_all_admitted(), []);
-}
-
-#[test]
 fn claim_of_an_address_that_is_being_connected_is_held() {
     let mut timed = TimedClaims::new();
     timed.claims.add_connecting(ONE, address(1), timed.now);

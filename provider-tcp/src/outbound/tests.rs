@@ -244,19 +244,6 @@ fn held_bytes_are_pushed_once() {
 }
 
 #[test]
-fn later_write_sends_held_bytes_without_a_push() {
-    let (mut spare, payload) = (SpareBuffers::default(), make_payload());
-    let mut outbound = make_connected(&mut spare);
-    let socket = Script::new(&[EVERYTHING; 2]);
-    outbound.flush(&socket, Departure::WithNext, &mut spare);
-    let sent = outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
-    assert_eq!(sent, Sent::Whole);
-    outbound.push_held(&socket);
-    assert_eq!(socket.pushes.get(), 0);
-    assert_eq!(*socket.departures.borrow(), [Departure::WithNext, Departure::Now]);
-}
-
-#[test]
 fn push_follows_a_write_that_the_kernel_refused() {
     let mut spare = SpareBuffers::default();
     let mut outbound = make_connected(&mut spare);

@@ -4,28 +4,6 @@ use super::*;
 use crate::clock::Clock;
 use crate::limits::{PULL_MIN_BYTES, RING_MAX_BYTES};
 
-/// The lengths of the pieces of a frame, if the ring has room.
-fn piece_lengths(len_bytes: usize) -> Vec<usize> {
-    let (mut taken_bytes, mut lengths) = (0, Vec::new());
-    while taken_bytes < len_bytes {
-        lengths.push(producer::wanted_piece_bytes(taken_bytes as u64, len_bytes - taken_bytes));
-        taken_bytes += lengths.last().unwrap();
-    }
-    lengths
-}
-
-#[test]
-fn pieces_grow_at_the_beginning_of_a_frame_and_shrink_at_its_end() {
-    let kib = |lengths: &[usize]| lengths.iter().map(|kib| kib << 10).collect::<Vec<_>>();
-    assert_eq!(piece_lengths(100), [100]);
-    assert_eq!(piece_lengths(5000), [4096, 904]);
-    assert_eq!(piece_lengths(64 << 10), kib(&[4, 4, 8, 16, 16, 8, 4, 4]));
-    let long = piece_lengths((1 << 20) + 1);
-    assert_eq!((long[0], long.iter().max()), (PIECE_MIN_BYTES, Some(&PIECE_MAX_BYTES)));
-    assert_eq!(long.iter().sum::<usize>(), (1 << 20) + 1);
-    assert!(long[..long.len() - 1].iter().all(|&len_bytes| len_bytes >= PIECE_MIN_BYTES), "{long:?}");
-}
-
 #[test]
 fn producer_learns_whether_the_consumer_maps_memory() {
     let (producer, mut consumer) = make_ring();

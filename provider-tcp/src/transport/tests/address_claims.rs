@@ -278,25 +278,6 @@ fn link_whose_peer_has_ended_contests_no_claim() {
 }
 
 #[test]
-fn frames_of_a_held_link_arrive_once_it_is_admitted() {
-    let provider = provider();
-    let mut pair = Pair::open_connected(&provider, LOOPBACK);
-    await_end_of_checks(&mut pair);
-    let second = pair.client.transport.connect(pair.server.transport.address());
-    let mut count = 0;
-    pair.drive_until("the second link", |client, server| {
-        while count < 500 && client.transport.send_inline(second, &make_message(0, count), b"").is_ok() {
-            count += 1;
-        }
-        client.is_up(second) && live_count(server) == 2
-    });
-    pair.drive_until("its frames", |_, server| {
-        server.recorder.inboxes.values().any(|inbox| inbox.frames.len() as u64 == count)
-    });
-    assert!(count > 0);
-}
-
-#[test]
 fn sleeping_endpoint_wakes_for_its_checks() {
     let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
     await_end_of_checks(&mut pair);

@@ -76,19 +76,6 @@ fn payload_is_read_into_the_receivers_space() {
 }
 
 #[test]
-fn large_frames_after_the_first_are_received_without_copying() {
-    const COUNT: usize = 4;
-    for len_bytes in [usize::try_from(LARGE_FRAME_BYTES).unwrap(), 1024 * 1024] {
-        let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
-        send_all_sizes_and_count_cuts(&mut pair, &[len_bytes]);
-        let before = pair.server.inbox(pair.into).unwrap().chunked_bytes;
-        send_all_sizes_and_count_cuts(&mut pair, &[len_bytes; COUNT]);
-        let copied = pair.server.inbox(pair.into).unwrap().chunked_bytes - before;
-        assert!(copied <= COUNT * READ_AHEAD_BYTES, "{copied} bytes were copied of {len_bytes} a frame");
-    }
-}
-
-#[test]
 fn idle_links_hold_no_buffers() {
     let mut pair = Pair::open_connected(&TcpProvider::new(), "127.0.0.1:0");
     send_all_sizes_and_count_cuts(&mut pair, &[0, 100, INLINE_MAX_BYTES, 1_000_000]);
