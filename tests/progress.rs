@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, CompletionFlags, InfoFlags, OpFlags};
+use homespun::flags::{BindFlags, InfoFlags, OpFlags};
 use homespun::info::{Info, Progress};
 use homespun::{
     AddressVector, AvAttr, Completion, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, FabricAddress, Tag,
@@ -19,7 +19,7 @@ use homespun::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use homespun_suite::Deadline;
-use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::payload::{marked_buffer, payload};
 
 const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -27,9 +27,6 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 const PEER: FabricAddress = FabricAddress(0);
 
 const DOMAINS: [&str; 3] = ["auto", "shm", "tcp"];
-
-/// Lengths of messages that use every protocol.
-const LENS_BYTES: [usize; 5] = [0, 8, 9000, 100_000, 3 << 20];
 
 fn lock_for_exclusive_run() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
@@ -137,25 +134,6 @@ fn wait_for_progress_thread_count(count: usize) {
         deadline.yield_or_panic_with(|| {
             format!("{count} progress threads, of which there are {}", count_progress_thread_switches().len())
         });
-    }
-}
-
-#[test]
-fn two_idle_applications_exchange_messages() {
-    let _turn = lock_for_exclusive_run();
-    for domain in DOMAINS {
-        for len_bytes in LENS_BYTES {
-            let (alice, bob) = Party::open_pair(domain);
-            bob.post_receive(1, len_bytes);
-            for party in [&alice, &bob] {
-                assert!(party.cq.try_wait().expect("the queue has a descriptor"), "nothing was sent yet");
-            }
-            alice.post_send(1, len_bytes, OpFlags::DELIVERY_COMPLETE);
-            alice.wait_until_descriptor_is_readable();
-            bob.wait_until_descriptor_is_readable();
-            assert!(alice.next_completion().flags.contains(CompletionFlags::SEND));
-            assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));
-        }
     }
 }
 

@@ -155,16 +155,6 @@ fn set_member_refuses_blocking_reads_but_not_counter_waits() {
 }
 
 #[test]
-fn close_of_a_set_with_members_fails_with_ebusy() {
-    let set = open_set(WaitObject::Yield);
-    let member = open_counter(&set);
-    let Rejected { error, returned: set } = set.close().expect_err("it has a member");
-    assert_eq!(error.errno(), Errno::EBUSY);
-    drop(member);
-    set.close().expect("it has none");
-}
-
-#[test]
 fn wait_set_cannot_be_opened_with_none_set_or_pollfd() {
     let errno = |object| WaitSet::open(object, &Clock::System).expect_err("it is refused").errno();
     assert_eq!(errno(WaitObject::None), Errno::EINVAL);
