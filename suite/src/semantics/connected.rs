@@ -1,15 +1,10 @@
 //! Tests of connections that run natively and behind the C interface: in them, the names of the library's
 //! objects mean the suite's handles.
 
-#[path = "connection_order.rs"]
 mod connection_order;
-#[path = "connections.rs"]
 mod connections;
-#[path = "failed_connections.rs"]
 mod failed_connections;
-#[path = "shared_connections.rs"]
 mod shared_connections;
-#[path = "shutdown.rs"]
 mod shutdown;
 
 use super::shared_contexts;
