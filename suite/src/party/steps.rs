@@ -5,6 +5,7 @@ use homespun::{Bytes, Completion, CompletionError, Errno, FabricAddress, SendMsg
 
 use super::Party;
 use crate::payload::{marked_buffer, payload, received_bytes};
+use crate::rma_call::RmaCall;
 
 impl Party {
     /// Returns a message to the peer, whose context is also the identity of its payload.
@@ -151,5 +152,15 @@ impl Party {
     pub fn deliver_tagged(&self, tag: u64, context: u64, len_bytes: usize) {
         let message = self.message(context, len_bytes, OpFlags::empty());
         self.send_and_wait_for_delivery(SendMsg { tag: Some(Tag(tag)), ..message });
+    }
+
+    /// Posts an access to a region, and waits for its completion.
+    #[track_caller]
+    pub fn access(&self, call: RmaCall) -> Completion {
+        let context = call.context;
+        self.endpoint.rma(call).expect("room for an access");
+        let completion = self.next_completion();
+        assert_eq!(completion.context, context);
+        completion
     }
 }

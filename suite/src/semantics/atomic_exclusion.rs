@@ -46,10 +46,9 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
         for party in &parties {
             for _ in 0..ROUNDS * places.len() {
                 let completion = party.next_completion();
-                let mut whole = [0; 16];
-                let bytes = received_bytes(&completion.buffer);
-                whole[..bytes.len()].copy_from_slice(&bytes);
-                fetched[completion.context as usize].push(u128::from_le_bytes(whole));
+                let mut bytes = received_bytes(&completion.buffer);
+                bytes.resize(16, 0);
+                fetched[completion.context as usize].push(u128::from_le_bytes(bytes.try_into().unwrap()));
             }
         }
         let all: Vec<u128> = (0..(PARTIES * ROUNDS) as u128).collect();
@@ -73,16 +72,13 @@ fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     let region = target.open_region(REGION_BYTES, MemoryKind::Raw, KEY);
     region.clear();
     let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
-    let initiators: Vec<(Party, &Region)> = (0..THREADS)
-        .flat_map(|_| {
-            let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
-            known_as.map(|(net, target, region)| {
-                let party = net.open_party();
-                party.meet(target);
-                (party, region)
-            })
-        })
-        .collect();
+    let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
+    let mut initiators = Vec::new();
+    for (net, target, region) in (0..THREADS).flat_map(|_| known_as) {
+        let party = net.open_party();
+        party.meet(target);
+        initiators.push((party, region));
+    }
     // The threads add to two numbers: an aligned one, and a misaligned one that lies within one segment.
     let add = |party: &Party, region: &Region| {
         for _ in 0..ROUNDS {

@@ -54,8 +54,9 @@ pub(super) fn perform_and_wait(party: &Party, call: AtomicCall) -> Vec<u8> {
     if kind.fetches() { received_bytes(&completion.buffer) } else { Vec::new() }
 }
 
-fn wrapping_sums(left: &[u8], right: &[u8]) -> Vec<u8> {
-    left.iter().zip(right).map(|(left, right)| left.wrapping_add(*right)).collect()
+/// Does what an addition to bytes in a region does.
+fn add_to(bytes: &mut [u8], summands: &[u8]) {
+    bytes.iter_mut().zip(summands).for_each(|(byte, summand)| *byte = byte.wrapping_add(*summand));
 }
 
 /// Shows fi_cq/reports-ends-of-transfers, fi_cq/context-of-operation, fi_cq/context-is-always-there,
@@ -69,59 +70,46 @@ fn every_atomic_call_updates_the_region(net: &Net) {
     let mut context = 0;
     for memory_kind in net.memory_kinds() {
         let region = bob.open_region(100, memory_kind, KEY);
-        for kind in AtomicKind::ALL {
-            for by in ways {
-                context += 1;
-                let count = if by == AtomicBy::Single { 1 } else { 3 };
-                let before = payload(context, 100);
-                region.write_at(0, &before);
-                let operand = payload(context + 1000, LEN_BYTES);
-                let mut compare = before[20..20 + LEN_BYTES].to_vec();
-                let what = if kind == AtomicKind::Compare {
-                    // Two compare values differ from their elements, so these two elements are not swapped.
-                    compare[7] ^= 1;
-                    compare[LEN_BYTES - 1] ^= 1;
-                    (AtomicOp::Cswap, Datatype::Uint8)
-                } else {
-                    SUM_OF_BYTES
-                };
-                let call = AtomicCall::new(kind, what, operand.clone(), alice.peer(), &region, context);
-                let call = AtomicCall {
-                    by,
-                    operands: split_unevenly(&operand, count),
-                    compares: match kind {
-                        AtomicKind::Compare => split_unevenly(&Bytes::from(compare.clone()), count),
-                        _ => Vec::new(),
-                    },
-                    results_bytes: match (kind.fetches(), count) {
-                        (false, _) => Vec::new(),
-                        (true, 1) => vec![LEN_BYTES],
-                        (true, _) => vec![5, LEN_BYTES - 5],
-                    },
-                    ..call.at_address(region.address_at(20))
-                };
-                let posted = alice.endpoint.atomic(call.clone()).unwrap();
-                let completion = expect_completion(&alice, kind, context);
-                let inside = match kind {
-                    AtomicKind::Compare => {
-                        let mut swapped = operand.to_vec();
-                        for other in [7, LEN_BYTES - 1] {
-                            swapped[other] = before[20 + other];
-                        }
-                        swapped
-                    }
-                    _ => wrapping_sums(&before[20..20 + LEN_BYTES], &operand),
-                };
-                let expected = [&before[..20], &inside, &before[20 + LEN_BYTES..]].concat();
-                region.expect_content(&alice, &expected, &format!("{by:?} {kind} on {memory_kind:?}"));
-                let fetched = match posted {
-                    Some(room) => room.into_filled_bytes(completion.context, LEN_BYTES),
-                    None if kind.fetches() => received_bytes(&completion.buffer),
-                    None => before[20..20 + LEN_BYTES].to_vec(),
-                };
-                assert!(fetched == before[20..20 + LEN_BYTES], "{by:?} {kind} on {memory_kind:?}");
-                assert_buffers_returned(by, &call, &completion.buffer);
+        for (kind, by) in AtomicKind::ALL.into_iter().flat_map(|kind| ways.map(|by| (kind, by))) {
+            context += 1;
+            let what = format!("{by:?} {kind} on {memory_kind:?}");
+            let count = if by == AtomicBy::Single { 1 } else { 3 };
+            let before = payload(context, 100);
+            region.write_at(0, &before);
+            let (found, operand) = (before.slice(20..20 + LEN_BYTES), payload(context + 1000, LEN_BYTES));
+            let (mut op, mut compares, mut inside) = (SUM_OF_BYTES, Vec::new(), found.to_vec());
+            if kind == AtomicKind::Compare {
+                // Two compare values differ from their elements, so these two elements are not swapped.
+                let mut compare = found.to_vec();
+                inside.copy_from_slice(&operand);
+                for other in [7, LEN_BYTES - 1] {
+                    compare[other] ^= 1;
+                    inside[other] = found[other];
+                }
+                op.0 = AtomicOp::Cswap;
+                compares = split_unevenly(&Bytes::from(compare), count);
+            } else {
+                add_to(&mut inside, &operand);
             }
+            let results_bytes = match (kind.fetches(), count) {
+                (false, _) => Vec::new(),
+                (true, 1) => vec![LEN_BYTES],
+                (true, _) => vec![5, LEN_BYTES - 5],
+            };
+            let call = AtomicCall::new(kind, op, operand.clone(), alice.peer(), &region, context);
+            let operands = split_unevenly(&operand, count);
+            let call = call.at_address(region.address_at(20));
+            let call = AtomicCall { by, operands, compares, results_bytes, ..call };
+            let posted = alice.endpoint.atomic(call.clone()).unwrap();
+            let completion = expect_completion(&alice, kind, context);
+            let expected = [&before[..20], &inside, &before[20 + LEN_BYTES..]].concat();
+            region.expect_content(&alice, &expected, &what);
+            let fetched = match posted {
+                Some(room) => Some(room.into_filled_bytes(completion.context, LEN_BYTES)),
+                None => kind.fetches().then(|| received_bytes(&completion.buffer)),
+            };
+            assert!(fetched.is_none_or(|fetched| fetched == found), "{what}");
+            assert_buffers_returned(by, &call, &completion.buffer);
         }
     }
 }
@@ -140,14 +128,12 @@ fn assert_buffers_returned(by: AtomicBy, call: &AtomicCall, buffer: &Buffer) {
             assert_eq!(fetched.operand, sent(&call.operands));
             let compare = if kind == AtomicKind::Compare { sent(&call.compares) } else { Buffer::None };
             assert_eq!(fetched.compare, compare);
-            match (by, fetched.result) {
-                (AtomicBy::Single, Buffer::Received(_)) => {}
-                (_, Buffer::ReceivedVector(results)) => {
-                    let lens: Vec<usize> = results.iter().map(homespun::BytesMut::len).collect();
-                    assert_eq!(lens, call.results_bytes);
-                }
-                (_, other) => panic!("not as it was posted: {other:?}"),
-            }
+            let lens_bytes: Vec<usize> = match fetched.result {
+                Buffer::Received(result) if by == AtomicBy::Single => vec![result.len()],
+                Buffer::ReceivedVector(results) => results.iter().map(BytesMut::len).collect(),
+                other => panic!("not as it was posted: {other:?}"),
+            };
+            assert_eq!(lens_bytes, call.results_bytes);
         }
     }
 }
@@ -226,12 +212,8 @@ fn every_operation_updates_every_datatype(net: &Net) {
             region.write_at(8, &column(0));
             let operand = if op == AtomicOp::Read { Bytes::new() } else { column(1).into() };
             let mut call = AtomicCall::new(kind, (op, datatype), operand, alice.peer(), &region, context);
-            if kind.fetches() {
-                call.results_bytes = vec![len_bytes];
-            }
-            if kind == AtomicKind::Compare {
-                call.compares = vec![column(2).into()];
-            }
+            call.results_bytes.iter_mut().for_each(|room_bytes| *room_bytes = len_bytes);
+            call.compares.iter_mut().for_each(|compare| *compare = column(2).into());
             let is_refused = |error: &Error| error.errno() == Errno::EOPNOTSUPP && !alice.is_homespun();
             match alice.endpoint.atomic(call.at_address(region.address_at(8))) {
                 Err(error) if is_refused(&error) => continue,
@@ -241,10 +223,8 @@ fn every_operation_updates_every_datatype(net: &Net) {
             if kind.fetches() {
                 assert!(received_bytes(&completion.buffer) == column(0), "{kind} {op} of {datatype}");
             }
-            let expected: Vec<u8> = VALUES
-                .iter()
-                .flat_map(|values| encode_element(apply_atomic(op, *values), datatype))
-                .collect();
+            let result = |values: &[i64; 3]| encode_element(apply_atomic(op, *values), datatype);
+            let expected: Vec<u8> = VALUES.iter().flat_map(result).collect();
             let what = format!("{kind} {op} of {datatype}");
             let deadline = Deadline::new();
             while region.read_at(8, len_bytes) != expected && !alice.is_homespun() {
@@ -278,11 +258,10 @@ fn arrays_of_every_length_are_updated_completely(net: &Net) {
             let mask = payload(context + 999, len_bytes);
             let call = AtomicCall { compares: vec![mask.clone()], ..call.at_address(region.address_at(at)) };
             assert!(perform_and_wait(&alice, call) == *inside, "{count} elements at {at} of {memory_kind:?}");
-            let masked: Vec<u8> = inside
-                .iter()
-                .zip(operand.iter().zip(&mask))
-                .map(|(before, (operand, mask))| operand & mask | before & !mask)
-                .collect();
+            let mut masked = inside.to_vec();
+            for (byte, (operand, mask)) in masked.iter_mut().zip(operand.iter().zip(&mask)) {
+                *byte = operand & mask | *byte & !mask;
+            }
             let expected = [&before[..at], &masked, &before[at + len_bytes..]].concat();
             assert!(region.content() == expected, "{count} elements at {at} of {memory_kind:?}");
         }
@@ -298,15 +277,11 @@ fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     let mut expected = vec![0; INJECT_MAX_BYTES];
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     let max_bytes = if alice.is_homespun() { INJECT_MAX_BYTES } else { inject_size_bytes.min(MODEST_BYTES) };
-    for len_bytes in [1, 8, 200, INJECT_MAX_BYTES] {
-        if len_bytes > max_bytes {
-            continue;
-        }
+    for len_bytes in [1, 8, 200, INJECT_MAX_BYTES].into_iter().filter(|len_bytes| *len_bytes <= max_bytes) {
         let operand = payload(len_bytes as u64, len_bytes);
         let call = AtomicCall::new(AtomicKind::Base, SUM_OF_BYTES, operand.clone(), alice.peer(), &region, 0);
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Inject, ..call }).unwrap();
-        let summed = wrapping_sums(&expected[..len_bytes], &operand);
-        expected[..len_bytes].copy_from_slice(&summed);
+        add_to(&mut expected, &operand);
     }
     // A fetching call may inject its operands, too.
     let flags = OpFlags::INJECT;
@@ -315,8 +290,7 @@ fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     if alice.is_homespun() {
         assert!(fetched == expected[..20], "nothing is heard of the others, and they came first");
     }
-    let summed = wrapping_sums(&expected[..20], &payload(7, 20));
-    expected[..20].copy_from_slice(&summed);
+    add_to(&mut expected, &payload(7, 20));
     region.expect_content(&alice, &expected, "the injected operations");
     alice.assert_no_completion();
 }
@@ -329,8 +303,7 @@ fn accesses_and_atomics_wait_for_a_sleeping_target(net: &Net) {
     region.write_at(0, &encode_number(40));
     let other = bob.open_region(100_000, MemoryKind::Raw, KEY + 1);
     for by in [RmaBy::Write, RmaBy::Read] {
-        let call = RmaCall::new(by, payload(3, 100_000), alice.peer(), &other, 3);
-        alice.endpoint.rma(call).unwrap();
+        alice.endpoint.rma(make_access(by, &alice, &other, 3, 0, 100_000)).unwrap();
     }
     alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
     alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 2)).unwrap();
@@ -389,13 +362,8 @@ fn fence_waits_for_preceding_atomics(net: &Net) {
         let before = round * (COUNT + 1) - 1;
         assert_eq!(region.content(), *encode_number(before + 1));
         alice.expect_each(0..COUNT);
-        for context in [50, 60] {
-            let completion = alice.next_completion();
-            assert_eq!(
-                (completion.context, received_bytes(&completion.buffer)),
-                (context, encode_number(before).to_vec())
-            );
-        }
+        alice.expect_message(50, &encode_number(before));
+        alice.expect_message(60, &encode_number(before));
         assert_eq!(alice.next_completion().context, 70);
     }
 }

@@ -32,13 +32,6 @@ fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
         endpoint.bind_cq(&cq, BOTH).unwrap();
         endpoint.enable().unwrap();
     }
-    // A queue for one direction serves only the operations of that direction.
-    let (endpoint, _av, _counter) = bound(&messages, SEND);
-    let cq = domain.open_cq(&CqAttr::default()).unwrap();
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
-    expect_error(endpoint.enable(), Errno::ENOCQ);
-    endpoint.bind_cq(&cq, BindFlags::RECV).unwrap();
-    endpoint.enable().unwrap();
     let (endpoint, av, counter) = bound(&messages, SEND | RECV);
     endpoint.enable().unwrap();
     let own = av.insert_one(endpoint.name().unwrap()).unwrap();
@@ -56,24 +49,20 @@ fn endpoint_needs_a_counter_or_queue_for_each_operation(net: &Net) {
 fn one_counter_counts_for_several_endpoints_and_regions(net: &Net) {
     let domain = net.open_other_domain();
     let counter = open_counter(&domain, WaitObject::Unspec);
-    let av = domain.open_av(&AvAttr::default()).unwrap();
-    let cq = domain.open_cq(&CqAttr { size_entries: 4096, ..CqAttr::default() }).unwrap();
     let endpoints = [(); 3].map(|()| {
-        let endpoint = domain.endpoint(net.info()).unwrap();
-        endpoint.bind_av(&av).unwrap();
-        endpoint.bind_cq(&cq, BOTH).unwrap();
+        let (endpoint, cq, av) = open_disabled_endpoint(&domain, net.info());
         endpoint.bind_counter(&counter, SEND | WRITE).unwrap();
         endpoint.bind_counter(&counter, RECV).unwrap();
         endpoint.enable().unwrap();
-        endpoint
+        (endpoint, cq, av)
     });
     let regions = [1, 2].map(|key| register_region(&domain, key, MrFlags::empty()));
     regions[0].bind_counter(&counter, REMOTE_WRITE).unwrap();
     regions[1].bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
     let mut events = 0;
-    for endpoint in &endpoints {
-        let to = av.insert_one(endpoint.name().unwrap()).unwrap();
-        for from in &endpoints {
+    for (endpoint, ..) in &endpoints {
+        for (from, _, av) in &endpoints {
+            let to = av.insert_one(endpoint.name().unwrap()).unwrap();
             endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
             from.send(payload(1, 8), to, 2).unwrap();
             for region in &regions {

@@ -10,37 +10,31 @@ pub(crate) fn post_delivery_complete_send(party: &Party, context: u64) -> Result
 /// Shows fi_msg/eagain-for-full-queue.
 #[over(all, own)]
 fn sends_stay_outstanding_until_the_queue_has_room(net: &Net) {
-    let depth = 4;
-    let tx_depth_ops = 10;
+    let (depth, tx_depth_ops, count) = (4, 10, 60);
     let setup = Setup { cq_depth_entries: depth, tx_depth_ops, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(setup, Setup::default());
     assert_eq!(alice.cq.depth_entries(), depth);
-    let count = 60;
     bob.post_receives(0..count, 10_000);
     let len_bytes = |n: u64| n as usize * 150;
-    let (mut sent, mut ended, mut refused) = (0, 0, 0);
+    let (mut sent, mut refused) = (0, 0);
     // Completions come in any order.
     let mut contexts = Vec::new();
     let deadline = Deadline::new();
-    while ended < count {
+    while contexts.len() < count as usize {
         // Keep the queue full. Some of these sends complete at post time, and others later.
         while sent < count {
-            match alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
-                Ok(()) => sent += 1,
-                Err(full) => {
-                    assert_eq!(full.errno(), Errno::EAGAIN);
-                    assert!(sent - ended >= tx_depth_ops as u64, "what waits is outstanding");
-                    assert!(sent - ended <= (tx_depth_ops + depth) as u64, "what is in the queue is not");
-                    refused += 1;
-                    break;
-                }
+            if let Err(full) = alice.endpoint.send(payload(sent, len_bytes(sent)), alice.peer(), sent) {
+                assert_eq!(full.errno(), Errno::EAGAIN);
+                let left = sent as usize - contexts.len();
+                assert!(left >= tx_depth_ops, "what waits is outstanding");
+                assert!(left <= tx_depth_ops + depth, "what is in the queue is not");
+                refused += 1;
+                break;
             }
+            sent += 1;
         }
         bob.cq.progress();
-        if let Some(ending) = alice.poll_completion() {
-            contexts.push(ending.unwrap().0.context);
-            ended += 1;
-        }
+        contexts.extend(alice.poll_completion().map(|ended| ended.unwrap().0.context));
         deadline.yield_or_panic("sends");
     }
     assert!(refused > 0);
@@ -94,54 +88,35 @@ fn received_messages_wait_for_room_in_the_completion_queue(net: &Net) {
 /// Shows fi_cq/events-of-endpoints-and-regions.
 #[over(one_process)]
 fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
-    let depth = 4;
-    let first = net.open_party_with(Setup { cq_depth_entries: depth, ..Setup::default() });
-    let second =
-        net.open_party_with(Setup { shares_cq: Some(first.cq.expect_local().clone()), ..Setup::default() });
+    const COUNT: u64 = 10;
+    let first = net.open_party_with(Setup::with_cq_depth(4));
+    let shares_cq = Some(first.local_cq().clone());
+    let second = net.open_party_with(Setup { shares_cq, ..Setup::default() });
     let peer = net.open_party();
-    for party in [&first, &second] {
-        party.meet(&peer);
-    }
-    let per_sender = 10;
-    peer.post_receives(0..2 * per_sender, 64);
+    peer.post_receives(0..2 * COUNT, 64);
     // The peer also sends to one endpoint. So the common queue has completions of receives and of sends.
-    for n in 0..2 * per_sender {
-        first.endpoint.recv(marked_buffer(64), ANY, 2000 + n).unwrap();
+    first.post_receives(2000..2000 + COUNT, 64);
+    for (begin, party) in [(0, &first), (1000, &second)] {
+        party.meet(&peer);
+        for context in begin..begin + COUNT {
+            post_delivery_complete_send(party, context).unwrap();
+        }
+    }
+    for n in 0..COUNT {
         peer.endpoint.send(payload(n, 64), peer.fabric_address_of(&first), 3000 + n).unwrap();
     }
-    let (mut sent, mut ended, mut incoming) = ([0; 2], [0; 2], 0);
-    let deadline = Deadline::new();
-    while ended != [per_sender; 2] || incoming < 2 * per_sender {
-        for (who, party) in [&first, &second].into_iter().enumerate() {
-            if sent[who] < per_sender {
-                let context = 1000 * who as u64 + sent[who];
-                match post_delivery_complete_send(party, context) {
-                    Ok(()) => sent[who] += 1,
-                    full => assert_eq!(full, Err(Error::Again(Again::QueueFull))),
-                }
-            }
-        }
-        peer.cq.progress();
-        if let Some(ending) = first.poll_completion() {
-            let (completion, source) = ending.unwrap();
-            match completion.context {
-                context @ 2000.. => {
-                    assert_eq!((context, source), (2000 + incoming, first.peer()));
-                    incoming += 1;
-                }
-                context => {
-                    let who = (context / 1000) as usize;
-                    assert_eq!(context % 1000, ended[who]);
-                    ended[who] += 1;
-                }
-            }
-        }
-        deadline.yield_or_panic("both endpoints");
+    let mut ended = [(); 3].map(|()| Vec::new());
+    for _ in 0..3 * COUNT {
+        let (completion, source) = first.next_completion_with_source();
+        let kind = completion.context as usize / 1000;
+        assert!(kind < 2 || source == first.peer(), "{completion:?}");
+        ended[kind].push(completion.context % 1000);
     }
-    let (sends, receives) = peer.next_completions_of_sends_and_others(4 * per_sender as usize);
-    assert_eq!((sends.len(), receives.len()), (2 * per_sender as usize, 2 * per_sender as usize));
+    assert_eq!(ended, [(); 3].map(|()| (0..COUNT).collect::<Vec<_>>()));
+    let (sends, receives) = peer.next_completions_of_sends_and_others(3 * COUNT as usize);
+    assert_eq!((sends.len(), receives.len()), (COUNT as usize, 2 * COUNT as usize));
     let messages: BTreeSet<Vec<u8>> = receives.iter().map(|entry| received_bytes(&entry.buffer)).collect();
-    assert_eq!(messages.len(), 2 * per_sender as usize, "no message came twice");
+    assert_eq!(messages.len(), receives.len(), "no message came twice");
     first.assert_no_completion();
 }
 

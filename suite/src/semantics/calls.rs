@@ -5,6 +5,9 @@ use super::prelude::*;
 /// A tag that no receive of these tests accepts.
 const MARKER: u64 = 1 << 63;
 
+/// Remote data that a swap of its bytes changes.
+const DATA: u64 = 0xfedc_ba98_7654_3210;
+
 /// A call that sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SendCall {
@@ -42,11 +45,9 @@ struct Message {
     data: Option<u64>,
 }
 
-/// A posted receive, and its raw memory if it has any.
-struct Posted {
-    context: u64,
-    raw: Option<ReceiveBuffer>,
-}
+/// The contexts of a send and a receive.
+const SENT: u64 = 11;
+const RECEIVED: u64 = 21;
 
 const SEND_CALLS: [SendCall; 5] =
     [SendCall::Single, SendCall::Vector, SendCall::Message, SendCall::Raw, SendCall::Inject];
@@ -55,9 +56,9 @@ const RECEIVE_CALLS: [ReceiveCall; 4] =
     [ReceiveCall::Single, ReceiveCall::Vector, ReceiveCall::Message, ReceiveCall::Raw];
 
 impl Message {
-    fn send(&self, by: &Party, call: SendCall, to: FabricAddress, context: u64) {
+    fn send(&self, by: &Party, call: SendCall) {
         let Message { bytes, tag, data } = self.clone();
-        let (endpoint, parts) = (&by.endpoint, split_unevenly(&bytes, 3));
+        let (endpoint, to, context, parts) = (&by.endpoint, by.peer(), SENT, split_unevenly(&bytes, 3));
         let message =
             |buffers| SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags: OpFlags::empty() };
         let accepted = match (call, tag, data) {
@@ -79,60 +80,61 @@ impl Message {
         accepted.unwrap_or_else(|error| panic!("{call:?} of {} bytes: {error}", self.bytes.len()));
     }
 
-    /// Posts a receive with room for the message and this many more bytes.
-    fn post_receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize, context: u64) -> Posted {
-        let from = ANY;
-        let len_bytes = self.bytes.len() + spare_bytes;
-        let parts = || marked_buffers(len_bytes, 4);
-        let message = |buffers| {
-            let tagged = self.tag.map(|tag| Tag(tag).into());
-            RecvMsg { buffers, from, tagged, context, flags: OpFlags::empty() }
-        };
+    /// Posts a receive with room for the message and this many more bytes. Returns its raw memory if it has
+    /// any.
+    fn post_receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize) -> Option<ReceiveBuffer> {
+        let (from, context, len_bytes) = (ANY, RECEIVED, self.bytes.len() + spare_bytes);
+        let (whole, parts) = (marked_buffer(len_bytes), marked_buffers(len_bytes, 4));
         let endpoint = &by.endpoint;
         let mut raw = None;
         let accepted = match (call, self.tag) {
-            (ReceiveCall::Single, None) => endpoint.recv(marked_buffer(len_bytes), from, context),
-            (ReceiveCall::Single, Some(tag)) => {
-                endpoint.trecv(marked_buffer(len_bytes), from, Tag(tag), context)
+            (ReceiveCall::Single, None) => endpoint.recv(whole, from, context),
+            (ReceiveCall::Single, Some(tag)) => endpoint.trecv(whole, from, Tag(tag), context),
+            (ReceiveCall::Vector, None) => endpoint.recvv(parts, from, context),
+            (ReceiveCall::Vector, Some(tag)) => endpoint.trecvv(parts, from, Tag(tag), context),
+            (ReceiveCall::Message, tag) => {
+                let (buffers, tagged) = (vec![whole], tag.map(|tag| Tag(tag).into()));
+                endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags: OpFlags::empty() })
             }
-            (ReceiveCall::Vector, None) => endpoint.recvv(parts(), from, context),
-            (ReceiveCall::Vector, Some(tag)) => endpoint.trecvv(parts(), from, Tag(tag), context),
-            (ReceiveCall::Message, _) => endpoint.recvmsg(message(vec![marked_buffer(len_bytes)])),
             (ReceiveCall::Raw, tag) => {
-                let lens: Vec<usize> = parts().iter().map(BytesMut::len).collect();
+                let lens: Vec<usize> = parts.iter().map(BytesMut::len).collect();
                 let post = Post { tag, context, ..Post::default() };
                 endpoint.receive_into_raw_memory(&lens, 0, post).map(|room| raw = Some(room))
             }
         };
         accepted.unwrap_or_else(|error| panic!("{call:?} of {len_bytes} bytes: {error}"));
-        Posted { context, raw }
+        raw
+    }
+
+    fn kind(&self) -> CompletionFlags {
+        if self.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG }
     }
 
     #[track_caller]
-    fn check_sent(&self, by: &Party, call: SendCall, completion: &Completion, context: u64) {
-        let kind = if self.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
-        let buffer = match (call, self.data) {
-            (SendCall::Single, _) => Buffer::Sent(self.bytes.clone()),
-            (SendCall::Message, _) => Buffer::SentVector(vec![self.bytes.clone()]),
-            (SendCall::Vector, _) => Buffer::SentVector(split_unevenly(&self.bytes, 3)),
-            (SendCall::Raw | SendCall::Inject, _) => Buffer::None,
+    fn check_sent(&self, by: &Party, call: SendCall) {
+        let completion = by.next_completion();
+        let buffer = match call {
+            SendCall::Single => Buffer::Sent(self.bytes.clone()),
+            SendCall::Message => Buffer::SentVector(vec![self.bytes.clone()]),
+            SendCall::Vector => Buffer::SentVector(split_unevenly(&self.bytes, 3)),
+            SendCall::Raw | SendCall::Inject => Buffer::None,
         };
-        let flags = CompletionFlags::SEND | kind;
+        let (context, flags) = (SENT, CompletionFlags::SEND | self.kind());
         if by.is_homespun() {
-            assert_eq!(*completion, Completion { context, flags, buffer, ..Completion::default() });
+            assert_eq!(completion, Completion { context, flags, buffer, ..Completion::default() });
         } else {
             // `fi_cq(3)` gives the other fields no meaning at the sender.
             assert!(completion.flags.contains(flags), "{completion:?}");
-            assert_eq!((completion.context, &completion.buffer), (context, &buffer));
+            assert_eq!((completion.context, completion.buffer), (context, buffer));
         }
     }
 
     #[track_caller]
-    fn check_received(&self, at: &Party, posted: Posted, completion: &Completion) {
-        let kind = if self.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
-        let mut flags = CompletionFlags::RECV | kind;
+    fn check_received(&self, at: &Party, raw: Option<ReceiveBuffer>) {
+        let completion = at.next_completion();
+        let mut flags = CompletionFlags::RECV | self.kind();
         flags.set(CompletionFlags::REMOTE_CQ_DATA, self.data.is_some());
-        assert_eq!(completion.context, posted.context);
+        assert_eq!(completion.context, RECEIVED);
         if at.is_homespun() {
             assert_eq!(completion.flags, flags);
             assert_eq!((completion.tag.0, completion.data), (self.tag.unwrap_or(0), self.data.unwrap_or(0)));
@@ -143,11 +145,9 @@ impl Message {
             assert!(self.data.is_none_or(|data| completion.data == data));
         }
         assert_eq!(completion.len_bytes, self.bytes.len());
-        let bytes = match posted.raw {
-            Some(raw) => {
-                assert_eq!(completion.buffer, Buffer::None);
-                raw.into_message(completion)
-            }
+        assert_eq!(raw.is_some(), completion.buffer == Buffer::None);
+        let bytes = match raw {
+            Some(raw) => raw.into_message(&completion),
             None => received_bytes(&completion.buffer),
         };
         assert!(bytes == self.bytes, "other bytes than those sent, of {} bytes", self.bytes.len());
@@ -164,29 +164,26 @@ fn exchange_and_check(
     receive_first: bool,
     spare_bytes: usize,
 ) {
-    let posted = receive_first.then(|| message.post_receive(bob, receive, spare_bytes, 21));
-    message.send(alice, send, alice.peer(), 11);
-    let check_sent = || {
-        if send != SendCall::Inject {
-            message.check_sent(alice, send, &alice.next_completion(), 11);
-        }
-    };
-    if alice.is_homespun() {
-        check_sent();
+    let post_receive = || message.post_receive(bob, receive, spare_bytes);
+    let mut raw = receive_first.then(post_receive).flatten();
+    message.send(alice, send);
+    // With another provider, a send may wait until the peer receives it.
+    let is_reported = send != SendCall::Inject;
+    if is_reported && alice.is_homespun() {
+        message.check_sent(alice, send);
     }
-    let posted = posted.unwrap_or_else(|| {
+    if !receive_first {
         if alice.is_homespun() {
             // The peer acknowledges this second message only after all of the first one has arrived.
             alice.deliver_tagged(MARKER, 0, 0);
         } else {
             alice.progress_all();
         }
-        message.post_receive(bob, receive, spare_bytes, 22)
-    });
-    message.check_received(bob, posted, &bob.next_completion());
-    if !alice.is_homespun() {
-        // With another provider, a send may wait until the peer receives it.
-        check_sent();
+        raw = post_receive();
+    }
+    message.check_received(bob, raw);
+    if is_reported && !alice.is_homespun() {
+        message.check_sent(alice, send);
     }
 }
 
@@ -194,8 +191,9 @@ fn exchange_and_check(
 /// fi_cq/flags-field, fi_cq/len-field, fi_cq/data-field, fi_cq/tag-field, fi_cq/tag-host-order,
 /// fi_cq/flag-send, fi_cq/flag-recv, fi_cq/flag-msg, fi_cq/flag-tagged, fi_cq/flag-remote-data,
 /// fi_cq/messages-complete-at-target, fi_cq/notify-flags-only, fi_cq-1.4/context-of-all-completions,
-/// fi_msg/every-send-meets-every-receive, fi_msg/context-comes-back,
-/// fi_tagged/tagged-sends-meet-tagged-receives, fi_mr/local-buffers-need-no-registration.
+/// fi_cq/data-host-order, fi_msg/every-send-meets-every-receive, fi_msg/context-comes-back,
+/// fi_msg/remote-data-arrives, fi_tagged/tagged-sends-meet-tagged-receives, fi_tagged/tagged-remote-data,
+/// fi_mr/local-buffers-need-no-registration.
 #[over(all)]
 fn every_send_call_reaches_every_receive_call(net: &Net) {
     let (alice, bob) = net.open_pair();
@@ -203,7 +201,7 @@ fn every_send_call_reaches_every_receive_call(net: &Net) {
     for send in SEND_CALLS {
         for receive in RECEIVE_CALLS {
             for tag in [None, Some(0), Some(u64::MAX >> 1)] {
-                for data in [None, Some(0), Some(u64::MAX)] {
+                for data in [None, Some(0), Some(DATA)] {
                     for receive_first in [false, true] {
                         for len_bytes in [0, 1, 7, 8, 900] {
                             identity += 1;
@@ -231,9 +229,8 @@ fn messages_of_every_size_arrive(net: &Net) {
             if len_bytes.abs_diff(boundary) > 3 && len_bytes % 4 != 0 {
                 continue;
             }
-            for receive_first in [false, true] {
-                let message =
-                    Message { bytes: payload(len_bytes as u64, len_bytes), tag: None, data: Some(7) };
+            for (receive_first, data) in [(false, Some(0)), (true, Some(DATA))] {
+                let message = Message { bytes: payload(len_bytes as u64, len_bytes), tag: None, data };
                 let calls = (SendCall::Single, ReceiveCall::Single);
                 exchange_and_check((&alice, &bob), &message, calls, receive_first, 0);
             }
@@ -252,12 +249,12 @@ fn messages_of_every_size_arrive(net: &Net) {
 fn largest_messages_arrive(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in [1 << 20, (8 << 20) + 1] {
-        for (calls, receive_first) in [
-            ((SendCall::Single, ReceiveCall::Single), true),
-            ((SendCall::Raw, ReceiveCall::Raw), true),
-            ((SendCall::Vector, ReceiveCall::Vector), false),
+        for (calls, receive_first, data) in [
+            ((SendCall::Single, ReceiveCall::Single), true, Some(DATA)),
+            ((SendCall::Raw, ReceiveCall::Raw), true, Some(DATA)),
+            ((SendCall::Vector, ReceiveCall::Vector), false, None),
         ] {
-            let message = Message { bytes: payload(3, len_bytes), tag: Some(1), data: None };
+            let message = Message { bytes: payload(3, len_bytes), tag: Some(1), data };
             exchange_and_check((&alice, &bob), &message, calls, receive_first, 0);
         }
     }
@@ -271,14 +268,11 @@ fn vectors_gather_and_scatter_messages(net: &Net) {
     let cuts: [&[usize]; 5] =
         [&[], &[20_000], &[0, 0, 20_000], &[1, 19_998, 1, 0], &[5000, 5000, 5000, 5000]];
     for (context, sent) in (1..).zip(cuts) {
-        for taken in cuts {
+        let len_bytes = sent.iter().sum::<usize>();
+        for taken in cuts.into_iter().filter(|taken| taken.iter().sum::<usize>() >= len_bytes) {
             let mut rest = message.clone();
             let buffers: Vec<Bytes> = sent.iter().map(|&len_bytes| rest.split_to(len_bytes)).collect();
-            let len_bytes = sent.iter().sum::<usize>();
             let rooms: Vec<_> = taken.iter().map(|&len_bytes| marked_buffer(len_bytes)).collect();
-            if taken.iter().sum::<usize>() < len_bytes {
-                continue;
-            }
             if context % 2 == 0 {
                 bob.endpoint.recvv(rooms, ANY, context).unwrap();
                 alice.endpoint.sendv(buffers, alice.peer(), context).unwrap();
@@ -325,10 +319,8 @@ fn raw_buffer_is_not_written_beyond_its_end(net: &Net) {
 #[over(all)]
 fn sends_flagged_more_arrive_without_a_following_post(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for context in 1..=5 {
-        bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
-        alice.post_send(context, 100, OpFlags::MORE);
-    }
+    bob.post_receives(1..=5, 100);
+    (1..=5).for_each(|context| alice.post_send(context, 100, OpFlags::MORE));
     for context in 1..=5 {
         bob.expect_message(context, &payload(context, 100));
         assert_eq!(alice.next_completion().context, context);

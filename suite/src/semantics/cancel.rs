@@ -15,9 +15,8 @@ fn cancelled_receive_completes_with_ecanceled(net: &Net) {
         bob.endpoint.recvv(vec![marked_buffer(8), marked_buffer(8)], from, 3).unwrap();
         for context in [2, 1, 3] {
             bob.endpoint.cancel(context).unwrap();
-            let failed = bob.next_failure();
-            assert_eq!((failed.completion.context, failed.completion.len_bytes), (context, 0));
-            assert_eq!((failed.error.clone(), failed.errno()), (OperationError::Cancelled, Errno::ECANCELED));
+            let failed = bob.expect_failure(context, Errno::ECANCELED);
+            assert_eq!((&failed.error, failed.completion.len_bytes), (&OperationError::Cancelled, 0));
             if bob.is_homespun() {
                 let kind = if context == 2 { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
                 assert_eq!(failed.completion.flags, CompletionFlags::RECV | kind);
@@ -33,32 +32,29 @@ fn cancelled_receive_completes_with_ecanceled(net: &Net) {
 
 /// Shows fi_endpoint/cancel-of-ended-operation.
 #[over(all, own)]
-fn cancel_of_unposted_or_ended_operation_fails_with_enoent(net: &Net) {
+fn cancel_of_unposted_transmitted_or_ended_operation_fails_with_enoent(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let is_unknown = |result| expect_errno(result) == Errno::ENOENT;
-    assert!(is_unknown(bob.endpoint.cancel(1)));
-    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    let expect_unknown = |party: &Party, context| expect_error(party.endpoint.cancel(context), Errno::ENOENT);
+    expect_unknown(&bob, 1);
+    bob.post_receives([1, 3], 8);
     alice.send(2, payload(1, 8));
-    assert!(is_unknown(alice.endpoint.cancel(2)), "it has ended");
+    expect_unknown(&alice, 2);
     assert_eq!(bob.next_completion().context, 1);
-    assert!(is_unknown(bob.endpoint.cancel(1)), "it has ended");
-    bob.endpoint.recv(marked_buffer(8), ANY, 3).unwrap();
+    expect_unknown(&bob, 1);
     bob.endpoint.cancel(3).unwrap();
-    assert!(is_unknown(bob.endpoint.cancel(3)), "once is enough");
+    expect_unknown(&bob, 3);
     bob.next_failure();
     bob.assert_no_completion();
-}
-
-#[over(all)]
-fn cancelled_receive_takes_no_message(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    bob.endpoint.cancel(1).unwrap();
-    assert_eq!(bob.next_failure().completion.context, 1);
-    alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
-    alice.next_completion();
-    bob.assert_no_completion();
-    bob.receive_message(3, 8, &payload(1, 8));
+    for len_bytes in [0, 100, 100_000] {
+        alice.post_tagged(5, len_bytes, OpFlags::MATCH_COMPLETE);
+        // The first message arrives before this one.
+        alice.deliver(6, 0);
+        expect_unknown(&alice, 5);
+        alice.assert_no_completion();
+        bob.receive_tagged(5, len_bytes);
+        assert_eq!(alice.next_completion().context, 5);
+        bob.receive(4, 0);
+    }
 }
 
 /// Shows fi_endpoint/cancel-ends-one.
@@ -73,40 +69,20 @@ fn cancel_ends_only_the_oldest_receive_with_its_context(net: &Net) {
         assert_eq!(bob.next_failure().completion.context, context);
     }
     for context in (0..count).filter(|&context| !cancelled(context)) {
-        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
-        assert_eq!(bob.next_completion().context, context);
-        alice.next_completion();
+        alice.send(context, payload(context, 8));
+        bob.expect_message(context, &payload(context, 8));
     }
-    // Of two receives with the same context, the older one is cancelled.
-    for (tag, context) in [(1, 9), (2, 9)] {
-        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag), context).unwrap();
-    }
+    // Of two receives with the same context, the older one is cancelled. The other one has room.
+    bob.post_receives([9], 4);
+    bob.post_receives([9], 8);
     bob.endpoint.cancel(9).unwrap();
     assert_eq!(bob.next_failure().completion.context, 9);
-    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(2), 1).unwrap();
-    assert_eq!(bob.next_completion().tag, 2);
-}
-
-/// Shows fi_endpoint/cancel-of-ended-operation.
-#[over(all, own)]
-fn cancel_of_a_transmitted_send_fails_with_enoent(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for len_bytes in [0, 100, 100_000] {
-        let (buffers, flags) = (vec![payload(1, len_bytes)], OpFlags::MATCH_COMPLETE);
-        let (to, tag) = (alice.peer(), Some(5));
-        alice
-            .endpoint
-            .sendmsg(SendMsg { buffers, to, tag: tag.map(Tag), context: 1, flags, ..SendMsg::default() })
-            .unwrap();
-        // The first message arrives before this one.
-        alice.send_and_wait_for_delivery(SendMsg { to, context: 2, ..SendMsg::default() });
-        expect_error(alice.endpoint.cancel(1), Errno::ENOENT);
-        alice.assert_no_completion();
-        bob.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(5), 3).unwrap();
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(1, len_bytes));
-        assert_eq!(alice.next_completion().context, 1);
-        bob.receive(4, 0);
-    }
+    alice.send(1, payload(1, 8));
+    bob.expect_message(9, &payload(1, 8));
+    // No cancelled receive takes a message.
+    alice.send(2, payload(2, 8));
+    bob.assert_no_completion();
+    bob.receive_message(3, 8, &payload(2, 8));
 }
 
 /// The last byte of a receive's memory.

@@ -1,35 +1,27 @@
 //! Closing an endpoint: its accepted messages are still sent, and no call hangs or crashes.
 
-use homespun::endpoint;
-
 use super::prelude::*;
 
 /// Shows fi_endpoint/close-discards-operations.
 #[over(all, own)]
 fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
-    let send = |from: &Party, n: u64, len_bytes: usize| {
-        let (buffers, flags, to) = (vec![payload(n, len_bytes)], OpFlags::MATCH_COMPLETE, from.peer());
-        let send = endpoint::SendMsg { buffers, to, context: n, flags, ..endpoint::SendMsg::default() };
-        from.endpoint.sendmsg(send).unwrap();
-    };
-    let receive = |at: &Party, n: u64, len_bytes: usize| {
-        at.receive_message(n, 1 << 20, &payload(n, len_bytes));
-    };
-    // Short messages need no more progress by the sender.
-    let (alice, bob) = net.open_pair();
-    let lens_bytes = [10, 0, 900];
-    (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
-    drop(alice);
-    (0..).zip(lens_bytes).for_each(|(n, len_bytes)| receive(&bob, n, len_bytes));
-    // Long messages may need progress by the sender until they are received.
-    let (alice, bob) = net.open_pair();
-    let lens_bytes = [10, 8193, 100_000, 1 << 20, 300_000, 0];
-    (0..).zip(lens_bytes).for_each(|(n, len_bytes)| send(&alice, n, len_bytes));
-    thread::scope(|scope| {
-        let closing = scope.spawn(move || drop(alice));
-        (0..).zip(lens_bytes).for_each(|(n, len_bytes)| receive(&bob, n, len_bytes));
-        closing.join().unwrap();
-    });
+    // Short messages need no more progress by the sender. Long messages may need progress by the sender until
+    // they are received.
+    let (short, long) = (&[10, 0, 900][..], &[10, 8193, 100_000, 1 << 20, 300_000, 0][..]);
+    for lens_bytes in [short, long] {
+        let (alice, bob) = net.open_pair();
+        let messages = || (0..).zip(lens_bytes.iter().copied());
+        messages().for_each(|(n, len_bytes)| alice.post_send(n, len_bytes, OpFlags::MATCH_COMPLETE));
+        thread::scope(|scope| {
+            let closing = scope.spawn(move || drop(alice));
+            if lens_bytes == short {
+                closing.join().unwrap();
+            }
+            for (n, len_bytes) in messages() {
+                bob.receive_message(n, 1 << 20, &payload(n, len_bytes));
+            }
+        });
+    }
 }
 
 /// Shows fi_msg/inject-frees-and-hides, fi_tagged/tinject-frees-and-hides.

@@ -7,15 +7,6 @@ fn in_order_setup() -> Setup {
     Setup { completes_in_order: true, ..Setup::default() }
 }
 
-fn post_send(party: &Party, to: FabricAddress, context: u64, len_bytes: usize, flags: OpFlags) {
-    let buffers = vec![payload(context, len_bytes)];
-    party.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
-}
-
-fn post_access(party: &Party, by: RmaBy, to: FabricAddress, region: &Region, context: u64, len_bytes: usize) {
-    party.endpoint.rma(RmaCall::new(by, payload(context, len_bytes), to, region, context)).unwrap();
-}
-
 /// Shows fi_endpoint/completion-order.
 #[over(all)]
 fn sends_and_accesses_complete_in_posting_order(net: &Net) {
@@ -30,23 +21,27 @@ fn sends_and_accesses_complete_in_posting_order(net: &Net) {
         let whom = (context % 2) as usize;
         let (to, region) = (peers[whom].1, &regions[whom]);
         let len_bytes = [8, 60_000, 3000][context as usize % 3];
-        match context / 2 % 6 {
-            0 => post_access(&alice, RmaBy::Write, to, region, context, len_bytes),
-            1 => post_send(&alice, to, context, len_bytes, OpFlags::INJECT_COMPLETE),
-            2 => post_send(&alice, to, context, len_bytes, OpFlags::MATCH_COMPLETE),
-            3 => post_access(&alice, RmaBy::Read, to, region, context, len_bytes),
-            4 => post_send(&alice, to, context, len_bytes, OpFlags::DELIVERY_COMPLETE),
-            _ => post_send(&alice, to, context, len_bytes, OpFlags::INJECT_COMPLETE),
+        let (by, flags) = [
+            (Some(RmaBy::Write), OpFlags::empty()),
+            (None, OpFlags::INJECT_COMPLETE),
+            (None, OpFlags::MATCH_COMPLETE),
+            (Some(RmaBy::Read), OpFlags::empty()),
+            (None, OpFlags::DELIVERY_COMPLETE),
+            (None, OpFlags::INJECT_COMPLETE),
+        ][context as usize / 2 % 6];
+        if let Some(by) = by {
+            let bytes = payload(context, len_bytes);
+            alice.endpoint.rma(RmaCall::new(by, bytes, to, region, context)).unwrap();
+        } else {
+            alice.endpoint.sendmsg(SendMsg { to, ..alice.message(context, len_bytes, flags) }).unwrap();
+            messages[whom] += 1;
         }
         posted[whom].push(context);
-        messages[whom] += usize::from(![0, 3].contains(&(context / 2 % 6)));
     }
     // Bob receives all his messages before carol posts her first receive.
     for ((party, _), count) in peers.iter().zip(messages) {
-        for context in 0..count {
-            party.endpoint.recv(marked_buffer(60_000), ANY, context as u64).unwrap();
-        }
-        party.await_completions(count);
+        party.post_receives(0..count, 60_000);
+        party.await_completions(count as usize);
     }
     let mut completed = [Vec::new(), Vec::new()];
     for _ in 0..COUNT {

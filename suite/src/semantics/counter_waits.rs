@@ -1,6 +1,6 @@
 //! Waiting for counters: `fi_cntr(3)`, `fi_poll(3)`.
 
-use super::counters::{LENS_BYTES, make_counting_setup, make_region_spec, make_rma_call};
+use super::counters::{LENS_BYTES, make_counting_setup, make_region_spec};
 use super::prelude::*;
 
 /// Returns all wait objects of counters.
@@ -43,9 +43,9 @@ fn counter_waits_wake_for_endpoint_events(net: &Net) {
                 alice.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
                 alice.post_send(number, len_bytes, OpFlags::MATCH_COMPLETE);
                 wait_for_threshold(alice.local_counter(SEND), number);
-                alice.endpoint.rma(make_rma_call(RmaBy::Write, &alice, &region, number, len_bytes)).unwrap();
+                alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, number, 0, len_bytes)).unwrap();
                 wait_for_threshold(alice.local_counter(WRITE), number);
-                alice.endpoint.rma(make_rma_call(RmaBy::Read, &alice, &region, number, len_bytes)).unwrap();
+                alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, number, 0, len_bytes)).unwrap();
                 wait_for_threshold(alice.local_counter(READ), number);
                 wait_for_threshold(alice.local_counter(RECV), number);
             }
@@ -99,13 +99,12 @@ fn counter_wait_ends_when_an_operation_fails(net: &Net) {
             let waits = scope.spawn(|| bob.local_counter(RECV).wait(1, Some(PATIENCE)));
             let_threads_fall_asleep();
             // A failure that was counted before the wait does not end the wait.
-            let deadline = Deadline::new();
-            while !waits.is_finished() {
+            poll_until("a wait to end", || {
                 bob.endpoint.recv(marked_buffer(4), ANY, 1).unwrap();
                 bob.endpoint.cancel(1).unwrap();
                 thread::sleep(Duration::from_millis(1));
-                deadline.yield_or_panic("a wait to end");
-            }
+                waits.is_finished().then_some(())
+            });
             assert_eq!(waits.join().expect("no panic"), Err(CounterWaitError::ErrorAvailable));
         });
         assert!(bob.read_counter(RECV).1 > 0);

@@ -2,6 +2,8 @@
 //! `fi_endpoint(3)`. Messages beyond the budget wait at their sender, and none is lost. Other peers need not
 //! wait.
 
+use std::iter;
+
 use super::failures::assert_link_ended;
 use super::prelude::*;
 
@@ -57,9 +59,7 @@ fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, 
             refused_rounds += 1;
         }
         from.progress_all();
-        while let Some(ending) = from.poll_completion() {
-            ended.push(ending.unwrap().0.context);
-        }
+        ended.extend(iter::from_fn(|| from.poll_completion()).map(|ended| ended.unwrap().0.context));
     }
     (accepted, ended)
 }
@@ -107,19 +107,16 @@ fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
 fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
     let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let carol = net.open_party();
-    for (one, other) in [(&alice, &carol), (&carol, &alice), (&bob, &carol), (&carol, &bob)] {
-        one.insert_address_of(other);
-    }
+    let to = carol.meet(&bob);
+    carol.meet(&alice);
     let (accepted, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     // Carol's messages to bob arrive, with or without a posted receive, ...
     for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
         let send = carol.message(tag, len_bytes, OpFlags::MATCH_COMPLETE);
-        let to = carol.fabric_address_of(&bob);
         carol.endpoint.sendmsg(SendMsg { to, tag: Some(Tag(tag)), ..send }).unwrap();
         bob.receive_tagged(tag, len_bytes);
         assert_eq!(carol.next_completion().context, tag);
     }
-    let to = carol.fabric_address_of(&bob);
     carol.send_and_wait_for_delivery(SendMsg { to, tag: Some(Tag(50)), ..SendMsg::default() });
     // ... and so do bob's own messages and their acknowledgements, ...
     for len_bytes in [0, 100, 5000, 300_000, 1 << 20] {
@@ -202,9 +199,8 @@ fn discarded_messages_return_credit(net: &Net) {
     let deadline = Deadline::new();
     while seen < count {
         if sent < count {
-            let (buffers, tag) = (vec![payload(sent, message_len_bytes(sent))], Some(sent));
-            let send = SendMsg { buffers, to: alice.peer(), tag: tag.map(Tag), ..SendMsg::default() };
-            sent += u64::from(alice.endpoint.sendmsg(send).is_ok());
+            let send = alice.message(sent, message_len_bytes(sent), OpFlags::empty());
+            sent += u64::from(alice.endpoint.sendmsg(SendMsg { tag: Some(Tag(sent)), ..send }).is_ok());
         }
         let (tagged, flags) = (Some(TagMatch::ANY), OpFlags::PEEK | OpFlags::DISCARD);
         bob.endpoint.recvmsg(RecvMsg { tagged, flags, ..RecvMsg::default() }).unwrap();

@@ -6,11 +6,9 @@ use super::prelude::*;
 /// Opens a receiver and two senders. In the receiver's address vector, the senders have the addresses 0 and
 /// 1.
 fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
-    let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
+    let receiver = net.open_party_with(Setup::with_caps(caps));
     let senders = [net.open_party(), net.open_party()];
-    for sender in &senders {
-        sender.meet(&receiver);
-    }
+    senders.iter().for_each(|sender| _ = sender.meet(&receiver));
     (receiver, senders)
 }
 
@@ -40,19 +38,13 @@ fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
     for tag in [None, Some(Tag(7))] {
         for (context, from) in [(1, second), (2, ANY), (3, first), (4, second)] {
             let (buffers, tagged) = (vec![marked_buffer(16)], tag.map(Into::into));
-            receiver
-                .endpoint
-                .recvmsg(RecvMsg { buffers, from, tagged, context, ..RecvMsg::default() })
-                .unwrap();
+            let receive = RecvMsg { buffers, from, tagged, context, ..RecvMsg::default() };
+            receiver.endpoint.recvmsg(receive).unwrap();
         }
-        deliver_with_tag(&senders[0], 10, tag);
-        expect_message(&receiver, 2, 10, first);
-        deliver_with_tag(&senders[1], 11, tag);
-        expect_message(&receiver, 1, 11, second);
-        deliver_with_tag(&senders[1], 12, tag);
-        expect_message(&receiver, 4, 12, second);
-        deliver_with_tag(&senders[0], 13, tag);
-        expect_message(&receiver, 3, 13, first);
+        for (identity, (context, from)) in (10..).zip([(2, first), (1, second), (4, second), (3, first)]) {
+            deliver_with_tag(&senders[from.0 as usize], identity, tag);
+            expect_message(&receiver, context, identity, from);
+        }
     }
 }
 
@@ -69,9 +61,7 @@ fn directed_receive_without_the_capability_is_refused(net: &Net) {
         endpoint.recvmsg(RecvMsg { buffers: vec![marked_buffer(16)], from: only, ..RecvMsg::default() }),
         endpoint.recvmsg(peek),
     ];
-    for refused in refusals {
-        assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
-    }
+    refusals.into_iter().for_each(|refused| expect_error(refused, Errno::EOPNOTSUPP));
     // Nothing was posted.
     endpoint.recv(marked_buffer(16), ANY, 2).unwrap();
     deliver(&senders[0], 10);

@@ -1,5 +1,6 @@
 //! Accesses without bytes and atomic operations without elements: `fi_rma(3)`, `fi_atomic(3)`.
 
+use super::atomics::expected_flags;
 use super::prelude::*;
 
 const KINDS: [(AtomicKind, AtomicOp); 4] = [
@@ -35,8 +36,7 @@ fn atomic_on_no_elements_completes_without_effect(net: &Net) {
                 let by = call.by;
                 let _room = alice.endpoint.atomic(AtomicCall { context, ..call }).unwrap();
                 let ended = alice.next_completion();
-                let direction = if what.0.fetches() { CompletionFlags::READ } else { CompletionFlags::WRITE };
-                let expected = (context, CompletionFlags::ATOMIC | direction, 0);
+                let expected = (context, expected_flags(what.0), 0);
                 assert_eq!((ended.context, ended.flags, ended.len_bytes), expected, "{what:?}, {by:?}");
             }
         }
@@ -58,16 +58,10 @@ fn access_of_no_bytes_needs_no_region(net: &Net) {
             [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::Read, RmaBy::Readmsg];
         for (by, context) in ways.into_iter().zip((1..).step_by(3)) {
             let call = |context| RmaCall::new(by, Bytes::new(), alice.peer(), &region, context);
-            let beyond = RmaCall { address: region.address_at(9), ..call(context + 1) };
-            let nowhere = RmaCall { address: 0, key: 0, ..call(context + 2) };
-            let mut calls = vec![call(context)];
+            alice.access(call(context));
             if alice.is_homespun() {
-                calls.extend([beyond, nowhere]);
-            }
-            for call in calls {
-                let context = call.context;
-                alice.endpoint.rma(call).unwrap();
-                assert_eq!(alice.next_completion().context, context, "{by:?}");
+                alice.access(RmaCall { address: region.address_at(9), ..call(context + 1) });
+                alice.access(RmaCall { address: 0, key: 0, ..call(context + 2) });
             }
         }
         if alice.is_homespun() {

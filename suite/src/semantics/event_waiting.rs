@@ -1,5 +1,7 @@
 //! Waiting for events of connections: `fi_eq(3)`, `fi_poll(3)`.
 
+use std::sync::Barrier;
+
 use super::prelude::*;
 
 #[track_caller]
@@ -51,6 +53,11 @@ fn event_wait_wakes_for_connection_failures(net: &Net) {
         let name = listener.name().unwrap();
         let vacancy = net.reserve_vacant_address();
         let (arrived, is_arrived) = mpsc::channel();
+        let connect = |to| {
+            let connecting = client.open_endpoint(CLIENT);
+            connecting.connect(to, b"").unwrap();
+            connecting
+        };
         thread::scope(|scope| {
             scope.spawn(|| {
                 let arrived = arrived;
@@ -74,16 +81,12 @@ fn event_wait_wakes_for_connection_failures(net: &Net) {
                 }
             });
             for (to, said) in [(vacancy.address, &b""[..]), (name, b"no")] {
-                let connecting = client.open_endpoint(CLIENT);
-                connecting.connect(to, b"").unwrap();
+                let _connecting = connect(to);
                 let error = sleep_until_event(&client).expect_err("it is refused");
-                assert_eq!(
-                    (error.object, error.errno, &error.err_data[..]),
-                    (CLIENT, Errno::ECONNREFUSED, said)
-                );
+                assert_eq!((error.object, error.errno), (CLIENT, Errno::ECONNREFUSED));
+                assert_eq!(error.err_data[..], *said);
             }
-            let connecting = client.open_endpoint(CLIENT);
-            connecting.connect(name, b"").unwrap();
+            let _connecting = connect(name);
             // The request goes out while the client waits for another event.
             assert_eq!(client.eq.sread(Some(Duration::from_millis(10))), Ok(None));
             // Keep the requester open until the server has the request. Closing would withdraw the request.
@@ -126,19 +129,15 @@ fn application_event_wakes_every_waiter(net: &Net) {
         let attr = EqAttr { flags: EqFlags::WRITE, wait, ..EqAttr::default() };
         let eq = net.fabric.open_eq(&attr).unwrap();
         let written = Event::Written { number: 7, data: b"wake up"[..].into() };
-        let (ready, is_ready) = mpsc::channel();
+        let ready = Barrier::new(4);
         thread::scope(|scope| {
             for _ in 0..3 {
-                let ready = ready.clone();
                 scope.spawn(|| {
-                    let ready = ready;
-                    ready.send(()).unwrap();
+                    ready.wait();
                     assert_eq!(eq.speek(Some(PATIENCE)), Ok(Some(written.clone())));
                 });
             }
-            for _ in 0..3 {
-                is_ready.recv().unwrap();
-            }
+            ready.wait();
             let_threads_fall_asleep();
             eq.write(7, b"wake up").unwrap();
         });

@@ -4,33 +4,19 @@ use super::prelude::*;
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
 
-fn open_queue(domain: &Domain, wait: WaitObject) -> CompletionQueue {
-    domain.open_cq(&CqAttr { wait, ..CqAttr::default() }).expect("a queue")
-}
-
-/// Opens an endpoint. Returns it, and the fabric address by which it can reach itself once it is enabled.
-fn open_disabled_endpoint(
-    domain: &Domain,
-    info: &Info,
-    cqs: &[(&CompletionQueue, BindFlags)],
-) -> (Endpoint, FabricAddress) {
-    let endpoint = domain.endpoint(info).expect("an endpoint");
-    let av = domain.open_av(&AvAttr::default()).expect("a vector");
-    endpoint.bind_av(&av).expect("its first vector");
-    for (cq, flags) in cqs {
-        endpoint.bind_cq(cq, *flags).expect("its first queue");
-    }
-    let own = av.insert_one(endpoint.name().expect("a name")).expect("room");
-    (endpoint, own)
+/// Waits for the end of an operation, which must succeed. Returns its context.
+#[track_caller]
+fn next_context(cq: &CompletionQueue) -> u64 {
+    poll_until("an operation", || poll_completion(cq)).expect("no failure").0.context
 }
 
 /// Binds counters to the enabled endpoint one by one. Between two bindings the endpoint exchanges messages.
 /// Shows fi_endpoint/bind-before-enable.
 #[over(one_process, automatic)]
 fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
-    let (domain, both) = (net.open_other_domain(), BOTH);
-    let cq = open_queue(&domain, WaitObject::Unspec);
-    let (endpoint, own) = open_disabled_endpoint(&domain, net.info(), &[(&cq, both)]);
+    let domain = net.open_other_domain();
+    let (endpoint, cq, av) = open_disabled_endpoint(&domain, net.info());
+    let own = av.insert_one(endpoint.name().unwrap()).unwrap();
     let region = register_region(&domain, KEY, MrFlags::empty());
     endpoint.enable().unwrap();
     let exchange = |context| {
@@ -39,9 +25,7 @@ fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
         endpoint.send(payload(context, 8), own, context).unwrap();
         endpoint.write(payload(context, 8), own, region.remote(), context).unwrap();
         endpoint.read(marked_buffer(8), own, region.remote(), context).unwrap();
-        for _ in 0..4 {
-            assert_eq!(sleeping::sleep_until_operation_ends(&cq).expect("no failure").0.context, context);
-        }
+        (0..4).for_each(|_| assert_eq!(next_context(&cq), context));
     };
     exchange(0);
     let mut bound = Vec::new();
@@ -117,7 +101,9 @@ fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
 fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-    let (endpoint, own) = open_disabled_endpoint(&domain, &messages, &[]);
+    let (endpoint, av) = (domain.endpoint(&messages).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
+    endpoint.bind_av(&av).unwrap();
+    let own = av.insert_one(endpoint.name().unwrap()).unwrap();
     expect_error(endpoint.enable(), Errno::ENOCQ);
     let counter = open_counter(&domain, WaitObject::Unspec);
     endpoint.bind_counter(&counter, SEND | RECV).unwrap();
@@ -130,19 +116,18 @@ fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     };
     exchange(1, OpFlags::COMPLETION);
 
-    let transmitted = open_queue(&domain, WaitObject::Unspec);
+    let [transmitted, received] = [(); 2].map(|()| domain.open_cq(&CqAttr::default()).unwrap());
     endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT | BindFlags::SELECTIVE_COMPLETION).unwrap();
     expect_error(endpoint.bind_cq(&transmitted, BindFlags::TRANSMIT), Errno::EBUSY);
     exchange(2, OpFlags::empty());
     exchange(3, OpFlags::COMPLETION);
-    assert_eq!(sleeping::sleep_until_operation_ends(&transmitted).expect("no failure").0.context, 3);
+    assert_eq!(next_context(&transmitted), 3);
     assert_eq!(transmitted.read(), Ok(None), "nothing else was to be reported");
 
-    let received = open_queue(&domain, WaitObject::Unspec);
     endpoint.bind_cq(&received, BindFlags::RECV).unwrap();
     exchange(4, OpFlags::COMPLETION);
     for cq in [&transmitted, &received] {
-        assert_eq!(sleeping::sleep_until_operation_ends(cq).expect("no failure").0.context, 4);
+        assert_eq!(next_context(cq), 4);
         assert_eq!(cq.read(), Ok(None), "nothing else was to be reported");
     }
     expect_error(endpoint.bind_cq(&received, BindFlags::RECV), Errno::EBUSY);

@@ -85,6 +85,18 @@ pub(super) fn expect_error<T>(result: Result<T, impl Into<Error>>, errno: Errno)
     assert_eq!(expect_errno(result), errno);
 }
 
+/// Calls `step` until it returns a value.
+#[track_caller]
+pub(super) fn poll_until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
+    let deadline = Deadline::new();
+    loop {
+        if let Some(value) = step() {
+            return value;
+        }
+        deadline.yield_or_panic(what);
+    }
+}
+
 pub(super) fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
     ConnectionEvent::Connected { endpoint, data: data.into() }
 }
@@ -150,8 +162,7 @@ pub(super) fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 /// it.
 #[track_caller]
 pub(super) fn write_over_link_first(party: &Party, region: &Region) {
-    party.endpoint.rma(make_access(RmaBy::Write, party, region, 1, 0, 1)).unwrap();
-    assert_eq!(party.next_completion().context, 1);
+    party.access(make_access(RmaBy::Write, party, region, 1, 0, 1));
 }
 
 /// Calls `drive` until a counter has this value and this error value.

@@ -27,11 +27,10 @@ fn send_and_check_all_lengths(from: (&Side, &Endpoint), to: (&Side, &Endpoint)) 
     }
     let mut arrived = BTreeSet::new();
     for _ in 0..2 * LENS_BYTES.len() {
-        let completion = next_completion_of_first_side(&[to.0, from.0]);
-        let context = completion.context;
+        let Completion { context, buffer, .. } = next_completion_of_first_side(&[to.0, from.0]);
         assert!(arrived.insert(context), "message {context} has arrived before");
         let message = payload(context, LENS_BYTES[context as usize % 100]);
-        assert!(received_bytes(&completion.buffer) == message, "message {context}");
+        assert!(received_bytes(&buffer) == message, "message {context}");
         next_completion_of_first_side(&[from.0, to.0]);
     }
 }
@@ -70,10 +69,8 @@ fn rejected_request_fails_with_econnrefused(net: &Net) {
     let (client, server, listener) = open_sides(net);
     let longest = payload(7, CONNECTION_DATA_MAX_BYTES);
     for answers in [&b""[..], b"no", &longest] {
-        let connecting = client.open_endpoint(CLIENT);
-        connecting.connect(listener.name().unwrap(), b"please").unwrap();
+        let (connecting, request) = ask(&client, &server, &listener, b"please");
         connecting.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-        let request = next_request_of_first_side(&[&server, &client]);
         request.reject(answers).unwrap();
         expect_error(request.reject(answers), Errno::EOPBADSTATE);
         expect_error(server.domain.endpoint_for_request(&request.info(), &request), Errno::EOPBADSTATE);
@@ -102,20 +99,16 @@ fn connect_without_a_listener_fails_with_econnrefused(net: &Net) {
     // An unconnected endpoint refuses requests, too, and still works. Further calls of connect are
     // refused, and must not change the peer that the event names.
     let (alice, bob) = net.open_pair();
+    let name = alice.endpoint.name().unwrap();
     let connecting = client.open_endpoint(CLIENT);
-    connecting.connect(alice.endpoint.name().unwrap(), b"hello?").unwrap();
-    let deadline = Deadline::new();
-    let heard = loop {
+    connecting.connect(name, b"hello?").unwrap();
+    let heard = poll_until("an answer", || {
         // Another thread may report the event at any moment of this call.
         expect_error(connecting.connect(vacancy.address, b""), Errno::EOPBADSTATE);
-        match client.poll_event() {
-            Some(heard) => break heard,
-            None => alice.local_cq().progress(),
-        }
-        deadline.yield_or_panic("an answer");
-    };
+        alice.local_cq().progress();
+        client.poll_event()
+    });
     let refused = heard.expect_err("it has no connections");
-    let name = alice.endpoint.name().unwrap();
     assert_eq!((refused.errno, refused.peer), (Errno::ECONNREFUSED, Some(name)));
     assert_eq!(refused.to_string(), format!("there is no connection to {name}: Connection refused"));
     alice.exchange_long_messages(&bob);
@@ -133,28 +126,21 @@ fn connection_carries_messages_both_ways(net: &Net) {
     let ((client, one), (server, other)) = open_connection(net);
     send_and_check_all_lengths((&client, &one), (&server, &other));
     send_and_check_all_lengths((&server, &other), (&client, &one));
-    one.inject(b"injected", NOWHERE, None, None).unwrap();
-    other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
-    assert_eq!(next_message_of_first_side(&[&server, &client]), b"injected");
     // The other end is the only source, whatever address a receive names.
-    one.inject(b"directed", NOWHERE, None, None).unwrap();
-    other.recv(marked_buffer(8), FabricAddress(17), 1).unwrap();
-    assert_eq!(next_message_of_first_side(&[&server, &client]), b"directed");
+    for from in [NOWHERE, FabricAddress(17)] {
+        one.inject(b"injected", NOWHERE, None, None).unwrap();
+        other.recv(marked_buffer(8), from, 1).unwrap();
+        assert_eq!(next_message_of_first_side(&[&server, &client]), b"injected");
+    }
 }
 
 /// Each access is counted and fenced. The fence makes it find the effects of the previous accesses.
 #[over(connected, native)]
 fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     const LEN_BYTES: usize = 100_000;
-    let (client, server) = (Side::new(net), Side::new(net));
+    let ((client, one), (server, _other)) = open_connection(net);
     let counter = open_counter(&client.domain, WaitObject::None);
-    let listener = server.open_listener(LISTENER);
-    let one = client.open_endpoint(CLIENT);
     one.bind_counter(&counter, READ | WRITE).unwrap();
-    one.connect(listener.name().unwrap(), b"").unwrap();
-    let _other = server.accept(&next_request_of_first_side(&[&server, &client]), b"");
-    expect_connected(&client, &server, b"");
-
     let region = server.domain.register(LEN_BYTES, &MrAttr::granting(EVERYTHING)).unwrap();
     let (to, memory, flags) = (NOWHERE, region.remote(), OpFlags::FENCE);
     let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
@@ -219,25 +205,24 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
     let ask = |data: &[u8]| {
         let connecting = client.open_endpoint(CLIENT);
         connecting.connect(name, data).unwrap();
-        let deadline = Deadline::new();
-        loop {
+        let request = poll_until("a request", || {
             client.progress();
             // A peek leaves the event in the queue.
-            if let Ok(Some(Event::Connection(ConnectionEvent::Request(request)))) = server.eq.peek() {
-                assert_eq!(request.data(), data, "it is the only one");
-                return (connecting, request);
+            match server.eq.peek() {
+                Ok(Some(Event::Connection(ConnectionEvent::Request(request)))) => Some(request),
+                _ => None,
             }
-            deadline.yield_or_panic("a request");
-        }
+        });
+        assert_eq!(request.data(), data, "it is the only one");
+        (connecting, request)
     };
     for round in 0..20 {
         let (connecting, request) = ask(&[round]);
         close_with_progress(connecting, &[&client, &server]);
-        let deadline = Deadline::new();
-        while server.eq.peek() != Ok(None) {
+        poll_until("that the request is withdrawn", || {
             server.progress();
-            deadline.yield_or_panic("that the request is withdrawn");
-        }
+            (server.eq.peek() == Ok(None)).then_some(())
+        });
         // The server peeked at the request, and the requester withdrew it. Every call for the request still
         // succeeds.
         match round {
@@ -251,12 +236,11 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
         }
     }
     // The remaining request can be read and accepted.
-    let (connecting, peeked) = ask(b"please");
+    let (_connecting, peeked) = ask(b"please");
     let request = next_request_of_first_side(&[&server, &client]);
     assert_eq!(request, peeked);
-    let accepting = server.accept(&request, b"");
+    let _accepting = server.accept(&request, b"");
     expect_connected(&client, &server, b"");
-    drop((connecting, accepting));
 }
 
 #[over(connected, own)]
@@ -278,17 +262,13 @@ fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     }
     assert!(server.poll_event().is_none(), "unread requests are withdrawn");
     // The request that was read can still be accepted.
-    let accepting = server.open_endpoint_for_request(&read, SERVER);
-    accepting.accept(b"welcome").unwrap();
+    let accepting = server.accept(&read, b"welcome");
     assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_connected_event(SERVER, b"")));
     let last = (0..4).find(|number| !refused.contains(number)).unwrap();
     assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_connected_event(last, b"welcome")));
     // The name is free again once its last user has closed.
     drop((accepting, read));
-    let deadline = Deadline::new();
-    while !net.probe_address_is_free(name) {
-        deadline.yield_or_panic("the address");
-    }
+    poll_until("the address", || net.probe_address_is_free(name).then_some(()));
 }
 
 /// Shows fi_cm/accept-needs-handle.
@@ -382,7 +362,6 @@ fn invalid_connection_calls_are_refused(net: &Net) {
     let listener = side.open_listener(LISTENER);
     let name = listener.name().unwrap();
     let too_much = [0; CONNECTION_DATA_MAX_BYTES + 1];
-    let both = BOTH;
 
     let unbound = side.domain.endpoint(&side.info).unwrap();
     expect_error(unbound.enable(), Errno::ENOEQ);
@@ -391,7 +370,7 @@ fn invalid_connection_calls_are_refused(net: &Net) {
     let other_eq = side.fabric.open_eq(&EqAttr::default()).unwrap();
     expect_error(unbound.bind_eq(&other_eq, 1), Errno::EBUSY);
     expect_error(unbound.connect(name, b""), Errno::ENOCQ);
-    unbound.bind_cq(&side.cq, both).unwrap();
+    unbound.bind_cq(&side.cq, BOTH).unwrap();
     assert_eq!(expect_errno(unbound.accept(b"")), Errno::EOPBADSTATE, "it was not opened for a request");
     expect_error(unbound.connect(name, &too_much), Errno::EINVAL);
     expect_error(unbound.connect(name.with_port(0), b""), Errno::EINVAL);
@@ -456,11 +435,7 @@ fn connection_is_made_without_reads_by_the_application(net: &Net) {
     let accepting = server.accept(&next_request_of_first_side(&[&server]), b"");
     // The client is connected too, before it has read a queue.
     for (identity, endpoint) in [(1, &accepting), (2, &connecting)] {
-        let deadline = Deadline::new();
-        while endpoint.send(payload(identity, 8), NOWHERE, 2).is_err() {
-            thread::sleep(Duration::from_millis(1));
-            deadline.yield_or_panic("a connection");
-        }
+        poll_until("a connection", || endpoint.send(payload(identity, 8), NOWHERE, 2).ok());
     }
     assert_eq!(next_event_of_first_side(&[&client]), Ok(make_connected_event(CLIENT, b"")));
 }
