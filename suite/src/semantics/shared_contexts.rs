@@ -155,14 +155,13 @@ impl<'a> Sharers<'a> {
 }
 
 /// Closes a party while all others make progress.
-fn close_with_progress<T: Send>(sharers: &Sharers<'_>, closing: T) {
-    thread::scope(|scope| {
-        let closing = scope.spawn(|| drop(closing));
-        while !closing.is_finished() {
-            sharers.drive_repeatedly();
-            thread::yield_now();
-        }
-    });
+fn close_with_progress<T: Send + 'static>(sharers: &Sharers<'_>, closing: T) {
+    let (closing, deadline) = (thread::spawn(move || drop(closing)), Deadline::new());
+    while !closing.is_finished() {
+        sharers.drive_repeatedly();
+        deadline.yield_or_panic("a close");
+    }
+    closing.join().expect("a close does not panic");
 }
 
 /// Shows fi_endpoint/shared-context-count, fi_endpoint/shared-receives, fi_endpoint/one-shared-direction.
