@@ -1,7 +1,8 @@
 //! What tests do again and again with a party.
 
+use homespun::endpoint::RecvMsg;
 use homespun::flags::OpFlags;
-use homespun::{Bytes, Completion, CompletionError, Errno, FabricAddress, SendMsg, Tag};
+use homespun::{Bytes, Completion, CompletionError, Errno, FabricAddress, SendMsg, Tag, TagMatch};
 
 use super::Party;
 use crate::payload::{marked_buffer, payload, received_bytes};
@@ -83,6 +84,14 @@ impl Party {
             let (buffer, any) = (marked_buffer(len_bytes), FabricAddress::UNSPECIFIED);
             self.endpoint.recv(buffer, any, context).expect("room for a receive");
         }
+    }
+
+    /// Posts a receive from any source by `fi_recvmsg(3)`, or with a tag by `fi_trecvmsg(3)`.
+    #[track_caller]
+    pub fn post_receive(&self, context: u64, len_bytes: usize, tag: Option<Tag>, flags: OpFlags) {
+        let (buffers, tagged) = (vec![marked_buffer(len_bytes)], tag.map(TagMatch::from));
+        let receive = RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() };
+        self.endpoint.recvmsg(receive).expect("room for a receive");
     }
 
     /// Posts a receive from any source, and waits for the next completion, which must be the receive's.

@@ -11,7 +11,7 @@ fn send_tagged(party: &Party, to: FabricAddress, context: u64, len_bytes: usize,
 }
 
 fn send_short(party: &Party, context: u64, flags: OpFlags) {
-    send_tagged(party, party.peer(), context, 64, flags);
+    party.post_tagged(context, 64, flags);
 }
 
 fn with_fence(level: OpFlags) -> OpFlags {
@@ -23,21 +23,10 @@ fn post_tagged_receive(party: &Party, tag: u64, len_bytes: usize) {
     party.endpoint.trecv(marked_buffer(len_bytes), ANY, Tag(tag), tag).unwrap();
 }
 
-/// Checks that the next completion is that of the message with this tag.
-#[track_caller]
-fn expect_tagged_message(party: &Party, tag: u64, len_bytes: usize) {
-    let completion = party.next_completion();
-    assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
-    assert_eq!((completion.context, completion.tag.0), (tag, tag));
-    assert!(received_bytes(&completion.buffer) == payload(tag, len_bytes));
-}
-
 /// Checks that no message with this tag has arrived.
 #[track_caller]
 fn assert_not_arrived(party: &Party, tag: u64) {
-    let receive =
-        RecvMsg { tagged: Some(Tag(tag).into()), context: 999, flags: OpFlags::PEEK, ..RecvMsg::default() };
-    party.endpoint.recvmsg(receive).unwrap();
+    party.post_receive(999, 0, Some(Tag(tag)), OpFlags::PEEK);
     let failed = party.next_failure();
     assert_eq!((failed.completion.context, failed.error), (999, OperationError::NoMessage));
 }
@@ -62,7 +51,7 @@ fn match_fence_waits_until_preceding_sends_are_matched(net: &Net) {
         bob.receive_tagged(2, 64);
         bob.assert_no_completion();
         bob.receive_tagged(1, 64);
-        expect_tagged_message(&bob, 3, 64);
+        bob.expect_message(3, &payload(3, 64));
         let (sends, _) = alice.next_completions_of_sends_and_others(3 - early);
         assert_eq!(sends.last().unwrap().context, 3);
         alice.assert_no_completion();
@@ -84,7 +73,7 @@ fn fence_waits_for_unreported_and_injected_sends(net: &Net) {
         assert_not_arrived(&bob, 5);
         bob.receive_tagged(tag, 64);
     }
-    expect_tagged_message(&bob, 5, 64);
+    bob.expect_message(5, &payload(5, 64));
     assert_eq!(alice.next_completion().context, 5);
     alice.assert_no_completion();
 }
@@ -103,15 +92,11 @@ fn fences_of_every_level_complete_in_order(net: &Net) {
         }
     }
     for (n, &(flags, len_bytes)) in (1..).zip(&messages) {
-        let buffers = vec![payload(n, len_bytes)];
-        let send =
-            SendMsg { buffers, to: alice.peer(), data: Some(n), context: n, flags, ..SendMsg::default() };
-        alice.endpoint.sendmsg(send).unwrap();
+        let send = alice.message(n, len_bytes, flags);
+        alice.endpoint.sendmsg(SendMsg { data: Some(n), ..send }).unwrap();
     }
     for (n, &(_, len_bytes)) in (1..).zip(&messages) {
-        let completion = bob.receive(n, 300_000);
-        assert_eq!((completion.context, completion.data), (n, n));
-        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes));
+        assert_eq!(bob.receive_message(n, 300_000, &payload(n, len_bytes)).data, n);
     }
     let (sends, _) = alice.next_completions_of_sends_and_others(messages.len());
     let contexts: Vec<u64> = sends.iter().map(|send| send.context).collect();
@@ -129,8 +114,7 @@ fn fences_of_every_level_complete_in_order(net: &Net) {
 fn fence_delays_no_send_to_another_peer(net: &Net) {
     let (alice, bob) = net.open_pair();
     let carol = net.open_party();
-    let to_carol = alice.insert_address_of(&carol);
-    carol.insert_address_of(&alice);
+    let to_carol = alice.meet(&carol);
     send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
     send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
     for (context, len_bytes) in [(3, 64), (4, 300_000), (5, 0)] {
@@ -143,7 +127,7 @@ fn fence_delays_no_send_to_another_peer(net: &Net) {
     // The fence does not delay bob's sends either.
     post_tagged_receive(&alice, 7, 64);
     send_short(&bob, 7, with_fence(OpFlags::MATCH_COMPLETE));
-    expect_tagged_message(&alice, 7, 64);
+    alice.expect_message(7, &payload(7, 64));
     assert_eq!(bob.next_completion().context, 7);
     alice.assert_no_completion();
     for tag in [1, 2] {
@@ -153,45 +137,35 @@ fn fence_delays_no_send_to_another_peer(net: &Net) {
 }
 
 #[over(all)]
-fn fenced_send_may_be_cancelled(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
-    send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
-    send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
-    alice.assert_no_completion();
-    alice.endpoint.cancel(2).unwrap();
-    assert_eq!(alice.next_failure().error, OperationError::Cancelled);
-    bob.receive_tagged(1, 64);
-    bob.receive_tagged(3, 64);
-    alice.expect_each([1, 3]);
-    assert_not_arrived(&bob, 2);
-    alice.assert_no_completion();
-}
-
-#[over(all)]
 fn fence_after_a_cancelled_fence_waits_for_all_earlier_matches(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    send_short(&alice, 1, OpFlags::INJECT_COMPLETE);
-    assert_eq!(alice.next_completion().context, 1);
-    // The first send has completed at alice, so she must ask bob whether its message was matched.
-    send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
-    alice.assert_no_completion();
-    alice.endpoint.cancel(2).unwrap();
-    assert_eq!(alice.next_failure().error, OperationError::Cancelled);
-    // This send does not wait for a match. But the next send has a fence, which waits for this match.
-    send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
-    send_short(&alice, 4, with_fence(OpFlags::MATCH_COMPLETE));
-    send_short(&alice, 5, OpFlags::INJECT_COMPLETE);
-    post_tagged_receive(&bob, 4, 64);
-    bob.assert_no_completion();
-    bob.receive_tagged(1, 64);
-    bob.assert_no_completion();
-    assert_not_arrived(&bob, 4);
-    bob.receive_tagged(3, 64);
-    expect_tagged_message(&bob, 4, 64);
-    bob.receive_tagged(5, 64);
-    alice.expect_each([3, 4, 5]);
-    alice.assert_no_completion();
+    for (first, completes_early) in [(OpFlags::MATCH_COMPLETE, false), (OpFlags::INJECT_COMPLETE, true)] {
+        let (alice, bob) = net.open_pair();
+        send_short(&alice, 1, first);
+        if completes_early {
+            // Alice must ask bob whether this message was matched.
+            assert_eq!(alice.next_completion().context, 1);
+        }
+        send_short(&alice, 2, with_fence(OpFlags::MATCH_COMPLETE));
+        // This send waits behind the fence until that is cancelled, and then needs no match. But the send
+        // after it has a fence, which waits for this match.
+        send_short(&alice, 3, OpFlags::INJECT_COMPLETE);
+        alice.assert_no_completion();
+        alice.endpoint.cancel(2).unwrap();
+        assert_eq!(alice.next_failure().error, OperationError::Cancelled);
+        send_short(&alice, 4, with_fence(OpFlags::MATCH_COMPLETE));
+        send_short(&alice, 5, OpFlags::INJECT_COMPLETE);
+        post_tagged_receive(&bob, 4, 64);
+        bob.assert_no_completion();
+        bob.receive_tagged(1, 64);
+        bob.assert_no_completion();
+        assert_not_arrived(&bob, 4);
+        bob.receive_tagged(3, 64);
+        bob.expect_message(4, &payload(4, 64));
+        bob.receive_tagged(5, 64);
+        alice.expect_each([3, 4, 5].into_iter().chain((!completes_early).then_some(1)));
+        assert_not_arrived(&bob, 2);
+        alice.assert_no_completion();
+    }
 }
 
 #[over(all)]
@@ -292,8 +266,8 @@ fn post_operation(
             return;
         }
     };
-    let call = RmaCall::new(by, payload(context, len_bytes), party.peer(), region, context);
-    party.endpoint.rma(RmaCall { address: region.address_at(place), flags, ..call }).unwrap();
+    let call = make_access(by, party, region, context, place, len_bytes);
+    party.endpoint.rma(RmaCall { flags, ..call }).unwrap();
 }
 
 /// Posts the fenced operation, with the context 2, at the end of the region.
@@ -309,106 +283,75 @@ fn expect_completions_1_then_2(party: &Party) -> (Completion, Completion) {
     (first, second)
 }
 
-/// Shows fi_cq/fence-delays, fi_msg/fence-defers, fi_atomic/atomic-fence-defers.
+/// Shows fi_cq/fence-delays, fi_msg/fence-defers, fi_tagged/tagged-fence-defers,
+/// fi_atomic/atomic-fence-defers.
 #[over(all)]
-fn every_fenced_operation_waits_for_a_match(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
-    for kind in OP_KINDS.into_iter().chain(ATOMIC_KINDS) {
-        prepare_memory(&region, &marked_buffer(64));
-        send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
-        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
-        alice.assert_no_completion();
-        assert!([region.read_at(0, 8), region.read_at(END, 64)].concat() == marked_buffer(72), "{kind:?}");
-        prepare_memory(&region, &payload(5, 64));
-        bob.receive_tagged(1, 64);
-        let (_, second) = expect_completions_1_then_2(&alice);
-        check_effect(kind, &bob, &region, &second, &payload(5, 64));
-    }
-}
-
-/// Shows fi_cq/fence-delays, fi_tagged/tagged-fence-defers.
-#[over(all)]
-fn every_operation_behind_a_fence_waits_for_a_match(net: &Net) {
-    for memory in [MemoryKind::Raw, MemoryKind::Shareable] {
+fn every_fenced_operation_and_the_next_wait_for_a_match(net: &Net) {
+    let is_tested = |memory: &MemoryKind| [MemoryKind::Raw, MemoryKind::Shareable].contains(memory);
+    for memory in net.memory_kinds().filter(is_tested) {
         let (alice, bob) = net.open_pair();
         let region = bob.open_region(LONG_BYTES, memory, 7);
         // After this write the peer may have mapped shareable memory.
         post_operation(OpKind::Write, &alice, &region, 9, (0, 64), OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_completion().context, 9);
-        for kind in OP_KINDS.into_iter().chain(ATOMIC_KINDS) {
+        let kinds = OP_KINDS.into_iter().chain(ATOMIC_KINDS);
+        for (kind, is_fenced) in kinds.flat_map(|kind| [(kind, true), (kind, false)]) {
             prepare_memory(&region, &marked_buffer(64));
             send_short(&alice, 1, OpFlags::MATCH_COMPLETE);
-            send_short(&alice, 2, with_fence(OpFlags::INJECT_COMPLETE));
-            post_operation(kind, &alice, &region, 3, (END, 64), OpFlags::empty());
+            if is_fenced {
+                post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+            } else {
+                send_short(&alice, 3, with_fence(OpFlags::INJECT_COMPLETE));
+                post_operation(kind, &alice, &region, 2, (END, 64), OpFlags::empty());
+            }
             alice.assert_no_completion();
             let content = [region.read_at(0, 8), region.read_at(END, 64)].concat();
-            assert!(content == marked_buffer(72), "{memory:?}, {kind:?}");
+            assert!(content == marked_buffer(72), "{memory:?}, {kind:?}, {is_fenced}");
             prepare_memory(&region, &payload(5, 64));
-            for tag in [1, 2] {
-                bob.receive_tagged(tag, 64);
-            }
-            let (sends, others) = alice.next_completions_of_sends_and_others(3);
-            let last = sends.iter().chain(&others).find(|completion| completion.context == 3);
-            let last = last.unwrap_or_else(|| panic!("{kind:?} has not ended"));
-            check_effect(kind, &bob, &region, last, &payload(5, 64));
+            bob.receive_tagged(1, 64);
+            let second = if is_fenced {
+                expect_completions_1_then_2(&alice).1
+            } else {
+                bob.receive_tagged(3, 64);
+                let ended = [(); 3].map(|()| alice.next_completion());
+                ended.into_iter().find(|ended| ended.context == 2).expect("it has ended")
+            };
+            check_effect(kind, &bob, &region, &second, &payload(5, 64));
         }
     }
 }
 
-/// Shows fi_cq/fence-replaces-order, fi_msg/fence-shows-earlier-results, fi_rma/rma-fence-defers.
+/// Shows fi_cq/fence-delays, fi_cq/fence-replaces-order, fi_msg/fence-shows-earlier-results,
+/// fi_rma/rma-fence-defers.
 #[over(all)]
-fn every_fenced_operation_follows_a_long_write(net: &Net) {
+fn every_fenced_operation_follows_a_long_access(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
-    for kind in OP_KINDS {
-        region.write_at(END, &marked_buffer(64));
-        post_operation(OpKind::Write, &alice, &region, 1, (0, LONG_BYTES), OpFlags::empty());
-        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
-        let is_message = [OpKind::Send, OpKind::InjectedSend].contains(&kind);
-        if is_message {
-            receive_sent(kind, &bob, 2);
-        }
-        let written = &payload(1, LONG_BYTES)[END..];
-        if is_message {
-            assert!(region.read_at(END, 64) == written, "{kind:?}");
-        }
-        let (_, second) = expect_completions_1_then_2(&alice);
-        match kind {
-            OpKind::Read => assert!(received_bytes(&second.buffer) == written),
-            OpKind::Write | OpKind::InjectedWrite => {
-                assert!(region.read_at(END, 64) == payload(2, 64), "{kind:?}");
+    for (before, len_bytes) in [(OpKind::Write, LONG_BYTES), (OpKind::Read, LONG_BYTES), (OpKind::Read, 64)] {
+        for kind in OP_KINDS {
+            let what = format!("{kind:?} behind {before:?} of {len_bytes} bytes");
+            region.write_at(END, &payload(5, 64));
+            let range = (LONG_BYTES - len_bytes, len_bytes);
+            post_operation(before, &alice, &region, 1, range, OpFlags::empty());
+            post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
+            let is_write = before == OpKind::Write;
+            let expected = if is_write { payload(1, LONG_BYTES).slice(END..) } else { payload(5, 64) };
+            if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
+                receive_sent(kind, &bob, 2);
+                assert!(region.read_at(END, 64) == expected, "{what}");
+                // The read has found the earlier bytes.
+                region.write_at(END, &payload(6, 64));
             }
-            OpKind::Send | OpKind::InjectedSend | OpKind::Atomic(_) => {}
+            let (first, second) = expect_completions_1_then_2(&alice);
+            assert!(is_write || received_bytes(&first.buffer)[len_bytes - 64..] == expected, "{what}");
+            match kind {
+                OpKind::Read => assert!(received_bytes(&second.buffer) == expected, "{what}"),
+                OpKind::Write | OpKind::InjectedWrite => {
+                    assert!(region.read_at(END, 64) == payload(2, 64), "{what}");
+                }
+                OpKind::Send | OpKind::InjectedSend | OpKind::Atomic(_) => {}
+            }
         }
-    }
-}
-
-/// Shows fi_cq/fence-delays, fi_rma/rma-fence-defers.
-#[over(all)]
-fn every_fenced_operation_follows_a_long_read(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    let region = bob.open_region(LONG_BYTES, MemoryKind::Raw, 7);
-    for (kind, read_bytes) in OP_KINDS.into_iter().flat_map(|kind| [(kind, LONG_BYTES), (kind, 64)]) {
-        region.write_at(END, &payload(5, 64));
-        post_operation(
-            OpKind::Read,
-            &alice,
-            &region,
-            1,
-            (LONG_BYTES - read_bytes, read_bytes),
-            OpFlags::empty(),
-        );
-        post_fenced_operation(kind, &alice, &region, OpFlags::INJECT_COMPLETE);
-        if [OpKind::Send, OpKind::InjectedSend].contains(&kind) {
-            receive_sent(kind, &bob, 2);
-            region.write_at(END, &payload(6, 64));
-        }
-        let (first, _) = expect_completions_1_then_2(&alice);
-        assert!(
-            received_bytes(&first.buffer)[read_bytes - 64..] == payload(5, 64),
-            "{kind:?}, {read_bytes} bytes"
-        );
     }
 }
 

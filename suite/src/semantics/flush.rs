@@ -6,10 +6,16 @@ use crate::FlushCall;
 const LEN_BYTES: usize = 400_000;
 
 /// The flags of a flush's completion.
-const FLUSH: CompletionFlags = CompletionFlags::OF_FLUSH;
+pub(super) const FLUSH: CompletionFlags = CompletionFlags::OF_FLUSH;
 
 /// Returns a flush of a range of a region.
-fn flush_call(party: &Party, region: &Region, context: u64, place: usize, len_bytes: usize) -> FlushCall {
+pub(super) fn flush_call(
+    party: &Party,
+    region: &Region,
+    context: u64,
+    place: usize,
+    len_bytes: usize,
+) -> FlushCall {
     FlushCall {
         is_persistent: false,
         peer: party.peer(),
@@ -21,14 +27,8 @@ fn flush_call(party: &Party, region: &Region, context: u64, place: usize, len_by
     }
 }
 
-fn persistent_flush_call(
-    party: &Party,
-    region: &Region,
-    context: u64,
-    place: usize,
-    len_bytes: usize,
-) -> FlushCall {
-    FlushCall { is_persistent: true, ..flush_call(party, region, context, place, len_bytes) }
+fn make_persistent(call: FlushCall) -> FlushCall {
+    FlushCall { is_persistent: true, ..call }
 }
 
 #[track_caller]
@@ -40,12 +40,14 @@ fn post_and_expect_success(party: &Party, call: FlushCall) {
 }
 
 #[track_caller]
-fn post_and_expect_failure(party: &Party, call: FlushCall) -> CompletionError {
+fn post_and_expect_refusal(party: &Party, call: FlushCall, refusal: Refusal, errno: Errno) {
     party.endpoint.flush(call).unwrap();
     let failed = party.next_failure();
     assert_eq!((failed.completion.context, failed.completion.flags), (call.context, FLUSH));
     assert_eq!(failed.completion.kind(), OperationKind::Flush);
-    failed
+    assert_eq!((&failed.error, failed.errno()), (&OperationError::Refused(refusal), errno), "{call:?}");
+    let text = format!("the flush with context {} to ", call.context);
+    assert!(failed.to_string().starts_with(&text), "{failed}");
 }
 
 /// Also with writes that the target fetches, and with injected writes, which are answered by count.
@@ -59,16 +61,11 @@ fn flush_completes_after_all_earlier_writes(net: &Net) {
             write_over_link_first(&alice, &regions[0]);
         }
         for round in (2..14).step_by(4) {
-            let endpoint = &alice.endpoint;
-            for (by, at, context, place, len_bytes) in [
-                (RmaBy::Write, 0, round, 100, LEN_BYTES - 100),
-                (RmaBy::Write, 1, round + 1, 0, 20_000),
-                (RmaBy::InjectWrite, 1, round + 2, 30_000, 64),
-            ] {
-                endpoint.rma(make_access(by, &alice, &regions[at], context, place, len_bytes)).unwrap();
-            }
+            post_access(RmaBy::Write, &alice, &regions[0], round, 100, LEN_BYTES - 100);
+            post_access(RmaBy::Write, &alice, &regions[1], round + 1, 0, 20_000);
+            post_access(RmaBy::InjectWrite, &alice, &regions[1], round + 2, 30_000, 64);
             // The range has nothing to do with the writes.
-            endpoint.flush(flush_call(&alice, &regions[0], round + 3, 0, 8)).unwrap();
+            alice.endpoint.flush(flush_call(&alice, &regions[0], round + 3, 0, 8)).unwrap();
             let mut written = 0;
             while alice.next_completion().context != round + 3 {
                 written += 1;
@@ -95,7 +92,7 @@ fn flush_completion_tells_kind_and_length(net: &Net) {
             for call in [
                 flush_call(&alice, &mapped, context, 0, len_bytes),
                 flush_call(&alice, &persistent, context + 1, 0, len_bytes),
-                persistent_flush_call(&alice, &persistent, context + 2, 0, len_bytes),
+                make_persistent(flush_call(&alice, &persistent, context + 2, 0, len_bytes)),
             ] {
                 let context = call.context;
                 alice.endpoint.flush(call).unwrap();
@@ -121,7 +118,7 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
     let spec = RegionSpec::new(LEN_BYTES, MemoryKind::Shareable, 3);
     let readable = bob.register(RegionSpec { access: MrAccess::REMOTE_READ, ..spec }).unwrap();
     write_over_link_first(&alice, &mapped);
-    alice.endpoint.rma(make_access(RmaBy::Read, &alice, &readable, 1, 0, 1)).unwrap();
+    post_access(RmaBy::Read, &alice, &readable, 1, 0, 1);
     assert_eq!(alice.next_completion().context, 1);
     for is_persistent in [false, true] {
         let of = |region: &Region, context, place, len_bytes| FlushCall {
@@ -132,22 +129,16 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
             for (context, (place, len_bytes)) in
                 (2..).zip([(0, LEN_BYTES + 1), (LEN_BYTES, 1), (LEN_BYTES + 1, 1), (8, LEN_BYTES)])
             {
-                let failed = post_and_expect_failure(&alice, of(region, context, place, len_bytes));
-                assert_eq!(failed.error, OperationError::Refused(Refusal::Range), "{len_bytes} at {place}");
-                assert_eq!(failed.errno(), Errno::EINVAL);
+                let call = of(region, context, place, len_bytes);
+                post_and_expect_refusal(&alice, call, Refusal::Range, Errno::EINVAL);
             }
             let unknown = FlushCall { key: 99, ..of(region, 6, 0, 8) };
-            let failed = post_and_expect_failure(&alice, unknown);
-            assert_eq!(failed.error, OperationError::Refused(Refusal::Key));
-            assert_eq!(failed.errno(), Errno::EKEYREJECTED);
-            assert!(failed.to_string().starts_with("the flush with context 6 to "), "{failed}");
+            post_and_expect_refusal(&alice, unknown, Refusal::Key, Errno::EKEYREJECTED);
         }
-        let failed = post_and_expect_failure(&alice, of(&readable, 7, 0, 8));
-        assert_eq!(failed.error, OperationError::Refused(Refusal::Access));
-        assert_eq!(failed.errno(), Errno::EACCES);
+        post_and_expect_refusal(&alice, of(&readable, 7, 0, 8), Refusal::Access, Errno::EACCES);
     }
     // A refusal ends nothing else.
-    post_and_expect_success(&alice, persistent_flush_call(&alice, &persistent, 8, 0, LEN_BYTES));
+    post_and_expect_success(&alice, make_persistent(flush_call(&alice, &persistent, 8, 0, LEN_BYTES)));
     alice.exchange_long_messages(&bob);
 }
 
@@ -157,10 +148,8 @@ fn persistent_flush_of_volatile_memory_fails(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Raw, MemoryKind::Shareable] {
         let region = bob.open_region(LEN_BYTES, kind, 1);
         for len_bytes in [0, 8, LEN_BYTES] {
-            let failed =
-                post_and_expect_failure(&alice, persistent_flush_call(&alice, &region, 2, 0, len_bytes));
-            assert_eq!(failed.error, OperationError::Refused(Refusal::Volatile), "{kind:?}");
-            assert_eq!(failed.errno(), Errno::EOPNOTSUPP);
+            let call = make_persistent(flush_call(&alice, &region, 2, 0, len_bytes));
+            post_and_expect_refusal(&alice, call, Refusal::Volatile, Errno::EOPNOTSUPP);
             post_and_expect_success(&alice, flush_call(&alice, &region, 3, 0, len_bytes));
         }
     }
@@ -174,29 +163,28 @@ fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
         let (alice, bob) = net.open_pair();
         let (region, file) = register_file_region(&bob, LEN_BYTES, is_raw, 1);
         // Make the initial bytes durable. After this, only later writes make pages dirty.
-        alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, 1, 0, LEN_BYTES)).unwrap();
+        post_access(RmaBy::Write, &alice, &region, 1, 0, LEN_BYTES);
         assert_eq!(alice.next_completion().context, 1);
-        post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 2, 0, LEN_BYTES));
+        post_and_expect_success(&alice, make_persistent(flush_call(&alice, &region, 2, 0, LEN_BYTES)));
         file.assert_written_back_or_skip(bob.process_id());
         for (context, by) in [(3, RmaBy::Write), (4, RmaBy::InjectWrite)] {
-            let write = make_access(by, &alice, &region, context, PLACE, 4000);
-            alice.endpoint.rma(write).unwrap();
+            post_access(by, &alice, &region, context, PLACE, 4000);
             if by == RmaBy::Write {
                 assert_eq!(alice.next_completion().context, context);
             }
             post_and_expect_success(&alice, flush_call(&alice, &region, 5, PLACE, 4000));
             file.assert_not_written_back_or_skip(bob.process_id());
-            post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 6, 0, 8192));
-            post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 7, PLACE, 0));
+            post_and_expect_success(&alice, make_persistent(flush_call(&alice, &region, 6, 0, 8192)));
+            post_and_expect_success(&alice, make_persistent(flush_call(&alice, &region, 7, PLACE, 0)));
             file.assert_not_written_back_or_skip(bob.process_id());
-            post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 8, PLACE, 4000));
+            post_and_expect_success(&alice, make_persistent(flush_call(&alice, &region, 8, PLACE, 4000)));
             file.assert_written_back_or_skip(bob.process_id());
             assert!(file.read_content()[PLACE..PLACE + 4000] == payload(context, 4000));
         }
         // The owner's own bytes are in the range, too.
         region.write_at(PLACE, &payload(9, 100));
         file.assert_not_written_back_or_skip(bob.process_id());
-        post_and_expect_success(&alice, persistent_flush_call(&alice, &region, 9, PLACE + 50, 1));
+        post_and_expect_success(&alice, make_persistent(flush_call(&alice, &region, 9, PLACE + 50, 1)));
         file.assert_written_back_or_skip(bob.process_id());
     }
 }
@@ -210,7 +198,7 @@ fn fenced_flush_completes_after_earlier_reads(net: &Net) {
         for round in 0..3 {
             let content = payload(round, LEN_BYTES);
             region.write_at(0, &content);
-            alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, 2, 0, LEN_BYTES)).unwrap();
+            post_access(RmaBy::Read, &alice, &region, 2, 0, LEN_BYTES);
             let fenced = FlushCall { flags: Some(OpFlags::FENCE), ..flush_call(&alice, &region, 3, 0, 8) };
             alice.endpoint.flush(fenced).unwrap();
             let read = alice.next_completion();
@@ -230,17 +218,17 @@ fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
         let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
         write_over_link_first(&alice, &mapped);
         for round in (2..10).step_by(4) {
-            let endpoint = &alice.endpoint;
-            endpoint.rma(make_access(RmaBy::Write, &alice, &long, round, 0, LONG_BYTES)).unwrap();
+            post_access(RmaBy::Write, &alice, &long, round, 0, LONG_BYTES);
             assert_eq!(alice.next_completion().context, round);
-            endpoint.flush(persistent_flush_call(&alice, &long, round + 1, 0, LONG_BYTES)).unwrap();
-            endpoint.rma(make_access(RmaBy::Write, &alice, &mapped, round + 2, 0, 64)).unwrap();
-            endpoint.rma(make_access(RmaBy::Read, &alice, &long, round + 3, 0, 64)).unwrap();
+            alice
+                .endpoint
+                .flush(make_persistent(flush_call(&alice, &long, round + 1, 0, LONG_BYTES)))
+                .unwrap();
+            post_access(RmaBy::Write, &alice, &mapped, round + 2, 0, 64);
+            post_access(RmaBy::Read, &alice, &long, round + 3, 0, 64);
             assert_eq!(alice.next_completion().context, round + 1, "{is_raw}");
             file.assert_written_back_or_skip(bob.process_id());
-            let mut ended = [(); 2].map(|()| alice.next_completion().context);
-            ended.sort_unstable();
-            assert_eq!(ended, [round + 2, round + 3]);
+            alice.expect_each([round + 2, round + 3]);
             assert!(file.read_content() == payload(round, LONG_BYTES));
             assert!(mapped.content()[..64] == payload(round + 2, 64));
         }
@@ -267,25 +255,6 @@ fn flush_without_the_capability_takes_effect_unless_persistent(net: &Net) {
     let region = bob.open_region(LEN_BYTES, MemoryKind::Owned, 1);
     alice.endpoint.flush(flush_call(&alice, &region, 1, 0, 8)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
-    let refused = alice.endpoint.flush(persistent_flush_call(&alice, &region, 2, 0, 8)).unwrap_err();
+    let refused = alice.endpoint.flush(make_persistent(flush_call(&alice, &region, 2, 0, 8))).unwrap_err();
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
-}
-
-#[over(driven, mapped_memory)]
-fn visibility_flush_of_a_mapped_region_ends_while_its_owner_is_stopped(net: &Net) {
-    assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
-    let (alice, bob) = net.open_pair();
-    let region = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 1);
-    write_over_link_first(&alice, &region);
-    if net.turns == Turns::Processes {
-        bob.stop();
-    }
-    alice.endpoint.rma(make_access(RmaBy::InjectWrite, &alice, &region, 2, 10, 20)).unwrap();
-    alice.endpoint.flush(flush_call(&alice, &region, 3, 0, 100)).unwrap();
-    let (completion, _) = alice.poll_completion().expect("it is over").unwrap();
-    assert_eq!((completion.context, completion.flags, completion.len_bytes), (3, FLUSH, 100));
-    if net.turns == Turns::Processes {
-        bob.resume();
-    }
-    assert!(region.content()[10..30] == payload(2, 20));
 }

@@ -30,8 +30,7 @@ fn send_with_meaningless_flags_arrives(net: &Net) {
     for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
         for tag in [None, Some(Tag(7))] {
             alice.endpoint.sendmsg(SendMsg { tag, ..alice.message(context, 8, flags) }).unwrap();
-            let (buffers, tagged) = (vec![marked_buffer(8)], tag.map(TagMatch::from));
-            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, ..RecvMsg::default() }).unwrap();
+            bob.post_receive(0, 8, tag, OpFlags::empty());
             assert_eq!(alice.next_completion().context, context, "{flags:?}");
             assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8), "{flags:?}");
         }
@@ -45,15 +44,14 @@ fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
     let levels = OpFlags::LEVELS - OpFlags::MATCH_COMPLETE;
     let of_receives = OpFlags::COMPLETION | OpFlags::MORE | OpFlags::PEEK | OpFlags::CLAIM | levels;
     for tag in [None, Some(Tag(7))] {
-        let tagged = tag.map(TagMatch::from);
         // Tagged receives ignore the multi-receive flag.
         let many = if tag.is_none() { OpFlags::MULTI_RECV } else { OpFlags::empty() };
         for (context, flags) in (1..).zip(flags_outside(of_receives | many)) {
-            let (buffers, later) = (vec![marked_buffer(8)], context + 1000);
-            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
-            let tag_bits = tag.map(|tag| tag.0);
+            let later = context + 1000;
+            bob.post_receive(context, 8, tag, flags);
+            let (tag_bits, flags_given) = (tag.map(|tag| tag.0), Some(flags));
             let post =
-                Post { peer: ANY, tag: tag_bits, context: later, flags: Some(flags), ..Post::default() };
+                Post { peer: ANY, tag: tag_bits, context: later, flags: flags_given, ..Post::default() };
             let raw = bob.endpoint.receive_into_raw_memory(&[8], 0, post).unwrap();
             for identity in [1, 2] {
                 let message = alice.message(identity, 8, OpFlags::empty());
@@ -111,7 +109,7 @@ fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
         for by in if flags == commit { &all[..1] } else { &all } {
             let call = RmaCall::new(*by, payload(1, 8), alice.peer(), &region, 1);
             let refused = alice.endpoint.rma(RmaCall { flags, ..call });
-            assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS, "{by:?}");
+            assert_eq!(expect_errno(refused), Errno::EBADFLAGS, "{by:?}");
         }
     }
     for flags in [TRIGGERS[0], TRIGGERS[1], MULTICAST, commit] {
@@ -120,18 +118,16 @@ fn trigger_multicast_and_commit_flags_are_refused(net: &Net) {
             let what = (op, Datatype::Uint64);
             let call = AtomicCall::new(kind, what, payload(1, 8), alice.peer(), &region, 1);
             let refused = alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call });
-            assert_eq!(refused.err().map(|error| error.errno()), Some(Errno::EBADFLAGS), "{kind}");
+            assert_eq!(expect_errno(refused), Errno::EBADFLAGS, "{kind}");
         }
     }
     let many = OpFlags::MULTI_RECV;
     for kind in [OpFlags::empty(), OpFlags::PEEK, OpFlags::CLAIM, many] {
         for tagged in [None, Some(Tag(7).into())] {
             for refused in [TRIGGER, commit] {
-                let flags = refused | kind;
-                let receive =
-                    RecvMsg { buffers: vec![marked_buffer(8)], tagged, flags, ..RecvMsg::default() };
-                let refused = bob.endpoint.recvmsg(receive);
-                assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS, "{kind:?}");
+                let (buffers, flags) = (vec![marked_buffer(8)], refused | kind);
+                let receive = RecvMsg { buffers, tagged, flags, ..RecvMsg::default() };
+                assert_eq!(expect_errno(bob.endpoint.recvmsg(receive)), Errno::EBADFLAGS, "{kind:?}");
             }
         }
     }

@@ -6,45 +6,9 @@ use super::prelude::*;
 /// Lengths of messages that use every protocol. Together they fit into the receiver's budget.
 const LENS_BYTES: [usize; 6] = [0, 100, 9000, 100_000, 300_000, 1 << 20];
 
-/// Every level, the weakest first.
-const LEVELS: [OpFlags; 5] = [
-    OpFlags::empty(),
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
-
 /// Opens a sender, and a receiver that makes no progress yet.
 fn open_pair_with_sleeping_receiver(net: &Net, tx_op_flags: OpFlags) -> (Party, Party) {
     net.open_pair_with(Setup { tx_op_flags, ..Setup::default() }, Setup::asleep())
-}
-
-/// Shows fi_cq/receive-level-delays-flush, fi_msg/receive-level-may-be-lower.
-#[over(all)]
-fn receive_with_any_level_takes_its_message(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for tag in [None, Some(Tag(5))] {
-        for (context, &flags) in (1..).zip(&LEVELS[..4]) {
-            let (buffers, tagged) = (vec![marked_buffer(100)], tag.map(TagMatch::from));
-            bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, flags, ..RecvMsg::default() }).unwrap();
-            let send = alice.message(context, 100, OpFlags::empty());
-            alice.endpoint.sendmsg(SendMsg { tag, ..send }).unwrap();
-            let completion = bob.expect_message(context, &payload(context, 100));
-            assert!(completion.flags.contains(CompletionFlags::RECV), "{completion:?}");
-            assert_eq!(alice.next_completion().context, context);
-        }
-    }
-}
-
-/// Shows fi_cq/inject-is-fastest.
-#[over(driven, own)]
-fn small_inject_complete_send_completes_without_receiver_progress(net: &Net) {
-    let (alice, _bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
-    for (context, flags) in [(1, OpFlags::empty()), (2, OpFlags::INJECT_COMPLETE), (3, OpFlags::INJECT)] {
-        alice.post_send(context, 100, flags);
-        assert_eq!(alice.next_completion().context, context);
-    }
 }
 
 /// The sender posts bursts and then makes no call, as an application does that computes, or that blocks in
@@ -85,16 +49,20 @@ fn inject_complete_message_is_lost_without_error_when_the_receiver_closes(net: &
     alice.assert_no_completion();
 }
 
-/// Shows fi_cq/level-is-a-minimum, fi_cq/transmit-of-reliable-endpoint, fi_cq/delivery-means-processed.
+/// Shows fi_cq/inject-is-fastest, fi_cq/level-is-a-minimum, fi_cq/transmit-of-reliable-endpoint,
+/// fi_cq/delivery-means-processed.
 #[over(driven, own)]
 fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
     for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
         let (alice, bob) = open_pair_with_sleeping_receiver(net, OpFlags::empty());
         alice.post_send(1, 100, flags);
         alice.assert_no_completion();
-        // Later sends complete before this one.
-        alice.post_send(2, 100, OpFlags::INJECT_COMPLETE);
-        assert_eq!(alice.next_completion().context, 2);
+        // Later small sends that need no more than a free buffer complete before this one.
+        let early = [OpFlags::empty(), OpFlags::INJECT_COMPLETE, OpFlags::INJECT];
+        for (context, flags) in (2..).zip(early) {
+            alice.post_send(context, 100, flags);
+            assert_eq!(alice.next_completion().context, context);
+        }
         alice.assert_no_completion();
         net.start_driving(&bob);
         assert_eq!(alice.next_completion().context, 1);
@@ -135,16 +103,6 @@ fn match_may_be_the_default_level(net: &Net) {
     assert_eq!(alice.next_completion().context, 1);
 }
 
-/// Shows fi_cq/level-is-a-minimum.
-#[over(all)]
-fn strongest_of_several_levels_applies(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    alice.post_tagged(1, 100, OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE);
-    alice.assert_no_completion();
-    bob.receive_tagged(1, 100);
-    assert_eq!(alice.next_completion().context, 1);
-}
-
 /// Shows fi_cq/delivery-means-processed.
 #[over(all, own)]
 fn delivery_level_needs_no_posted_receive(net: &Net) {
@@ -162,12 +120,14 @@ fn delivery_level_needs_no_posted_receive(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// Of several levels, the strongest applies.
 /// Shows fi_cq/level-is-a-minimum, fi_cq/match-means-matched, fi_tagged/tagged-match-or-discard.
 #[over(all)]
 fn match_level_needs_a_posted_receive(net: &Net) {
     let (alice, bob) = net.open_pair();
+    let several = OpFlags::LEVELS - OpFlags::COMMIT_COMPLETE;
     for (tag, len_bytes) in (1..).zip(LENS_BYTES.into_iter().chain([(5 << 20) + 1])) {
-        alice.post_tagged(tag, len_bytes, OpFlags::MATCH_COMPLETE);
+        alice.post_tagged(tag, len_bytes, if tag % 2 == 0 { several } else { OpFlags::MATCH_COMPLETE });
         alice.assert_no_completion();
         bob.receive_tagged(tag, len_bytes);
         assert_eq!(alice.next_completion().context, tag);
@@ -200,21 +160,24 @@ fn unmatched_send_delays_no_later_match(net: &Net) {
     alice.assert_no_completion();
 }
 
+/// The receive may have any level, too.
 /// Shows fi_cq/inject-level-is-not-inject-call, fi_cq/visible-means-delivered,
-/// fi_cq/receive-completion-means-readable.
+/// fi_cq/receive-completion-means-readable, fi_cq/receive-level-delays-flush,
+/// fi_msg/receive-level-may-be-lower.
 #[over(all)]
 fn every_kind_of_message_completes_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
     let mut context = 0;
-    for flags in LEVELS {
+    for flags in LEVELS_AND_NONE {
         for len_bytes in LENS_BYTES {
             for (tag, data) in [(None, None), (Some(Tag(7)), None), (None, Some(8)), (Some(Tag(0)), Some(0))]
             {
                 context += 1;
                 let send = alice.message(context, len_bytes, flags);
                 alice.endpoint.sendmsg(SendMsg { tag, data, ..send }).unwrap();
-                let (buffers, tagged) = (vec![marked_buffer(len_bytes)], tag.map(TagMatch::from));
-                bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, ..RecvMsg::default() }).unwrap();
+                // The next message of the same kind has another level.
+                let of_receive = LEVELS_AND_NONE[(context / 4 % 4) as usize];
+                bob.post_receive(context, len_bytes, tag, of_receive);
                 let completion = bob.expect_message(context, &payload(context, len_bytes));
                 let kind = if tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
                 let mut expected = CompletionFlags::RECV | kind;
@@ -232,7 +195,7 @@ fn every_kind_of_message_completes_at_every_level(net: &Net) {
 fn messages_to_own_endpoint_complete_at_every_level(net: &Net) {
     let narcissus = net.open_party();
     let own = narcissus.insert_address_of(&narcissus);
-    for (n, level) in (0..).zip(LEVELS) {
+    for (n, level) in (0..).zip(LEVELS_AND_NONE) {
         for (tag, len_bytes) in (10 * n..).zip(LENS_BYTES) {
             narcissus.post_tagged(tag, len_bytes, level);
             let needs_a_receive = level == OpFlags::MATCH_COMPLETE;

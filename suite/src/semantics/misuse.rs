@@ -113,7 +113,7 @@ fn messages_without_the_capability_arrive(net: &Net) {
 /// Shows fi_endpoint/limits-refuse, fi_msg/inject-size-limits-inject, fi_msg/inject-flag-limit,
 /// fi_tagged/tagged-inject-limit.
 #[over(all, own)]
-fn inject_beyond_its_limit_is_refused(net: &Net) {
+fn injects_and_vectors_beyond_their_limits_are_refused(net: &Net) {
     let (alice, bob) = net.open_pair();
     let max = alice.endpoint.info().tx.inject_size_bytes;
     let message = payload(1, max + 1);
@@ -123,13 +123,6 @@ fn inject_beyond_its_limit_is_refused(net: &Net) {
         let send = SendMsg { buffers, to: alice.peer(), tag, flags, ..SendMsg::default() };
         expect_error(alice.endpoint.sendmsg(send), Errno::EMSGSIZE);
     }
-    check_calls_had_no_effect(&alice, &bob);
-}
-
-/// Shows fi_endpoint/limits-refuse.
-#[over(all, own)]
-fn vectors_beyond_the_segment_limit_are_refused(net: &Net) {
-    let (alice, bob) = net.open_pair();
     let max = alice.endpoint.info().tx.iov_limit;
     let sent = alice.endpoint.sendv(vec![payload(1, 8); max + 1], alice.peer(), 1);
     expect_error(sent, Errno::EINVAL);
@@ -181,30 +174,15 @@ fn binding_across_domains_is_refused(net: &Net) {
     av.close().unwrap();
 }
 
-/// Shows fi_cq/close-ebusy-for-endpoint.
-#[over(one_process)]
-fn close_of_an_object_bound_to_a_disabled_endpoint_is_refused(net: &Net) {
-    let (endpoint, cq, av) = open_disabled_endpoint(&net.open_other_domain(), net.info());
-    let (cq, av) = (cq.close().unwrap_err().returned, av.close().unwrap_err().returned);
-    drop(endpoint);
-    cq.close().unwrap();
-    av.close().unwrap();
-}
-
 /// Shows fi_cq/close-ebusy-for-endpoint, fi_av/close-av-ebusy, fi_av/removal-is-optional.
 #[over(one_process)]
 fn close_of_an_object_in_use_fails_with_ebusy(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let Rejected { error, returned: cq } = alice.cq.expect_local().clone().close().unwrap_err();
-    assert_eq!(error.errno(), Errno::EBUSY);
-    let Rejected { error, returned: av } = alice.av.expect_local().clone().close().unwrap_err();
-    assert_eq!(error.errno(), Errno::EBUSY);
+    let cq = expect_busy(alice.cq.expect_local().clone().close());
+    let av = expect_busy(alice.av.expect_local().clone().close());
     check_calls_had_no_effect(&alice, &bob);
     drop(alice.endpoint);
     cq.close().unwrap();
     av.close().unwrap();
-    let domain = net.open_other_domain();
-    let attr = CqAttr { wait: WaitObject::PollFd, ..CqAttr::default() };
-    expect_error(domain.open_cq(&attr), Errno::ENOSYS);
     assert_eq!(Error::from(Again::QueueFull).errno(), Errno::EAGAIN);
 }

@@ -1,6 +1,7 @@
 //! Message order: `msg_order` of `fi_endpoint(3)`. Messages of one sender match in the order of sending.
 //! Other pairs of reads, writes and sends keep their order if both endpoints have agreed on it.
 
+use super::atomics::make_add_call;
 use super::prelude::*;
 
 /// The length of an access for which the target needs several passes, in every protocol.
@@ -50,8 +51,7 @@ fn earliest_matching_receive_takes_a_message(net: &Net) {
 fn tagged_and_untagged_messages_match_separately(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1).unwrap();
-    let untagged = SendMsg { buffers: vec![payload(5, 8)], to: alice.peer(), ..SendMsg::default() };
-    alice.send_unexpected(untagged);
+    alice.send_unexpected(alice.message(5, 8, OpFlags::empty()));
     bob.assert_no_completion();
     bob.receive(2, 8);
     if !alice.is_homespun() {
@@ -96,14 +96,12 @@ fn open_pair_with_order(net: &Net, order: Order, kind: MemoryKind) -> (Party, Pa
 
 /// Writes the payload with this identity to an offset of the region. The identity is also the context.
 fn post_write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
-    let call = RmaCall::new(RmaBy::Write, payload(identity, len_bytes), party.peer(), region, identity);
-    party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
+    post_access(RmaBy::Write, party, region, identity, place, len_bytes);
 }
 
 /// Posts a read from an offset of the region.
 fn post_read(party: &Party, region: &Region, place: usize, context: u64, len_bytes: usize) {
-    let call = RmaCall::new(RmaBy::Read, payload(0, len_bytes), party.peer(), region, context);
-    party.endpoint.rma(RmaCall { address: region.address_at(place), ..call }).unwrap();
+    post_access(RmaBy::Read, party, region, context, place, len_bytes);
 }
 
 /// Waits until this many operations have completed. Returns the results of the reads with these contexts.
@@ -124,13 +122,8 @@ fn post_write_with_flags(
     len_bytes: usize,
     flags: OpFlags,
 ) {
-    let call = RmaCall::new(RmaBy::Writemsg, payload(identity, len_bytes), party.peer(), region, identity);
-    party.endpoint.rma(RmaCall { address: region.address_at(place), flags, ..call }).unwrap();
-}
-
-fn send_with_flags(party: &Party, context: u64, flags: OpFlags) {
-    let (buffers, to) = (vec![payload(context, 8)], party.peer());
-    party.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
+    let call = make_access(RmaBy::Writemsg, party, region, identity, place, len_bytes);
+    party.endpoint.rma(RmaCall { flags, ..call }).unwrap();
 }
 
 /// When a message arrives, earlier writes have reached the region. The two may complete in any order.
@@ -147,7 +140,7 @@ fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
                     identity += 1;
                     bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
                     post_write_with_flags(&alice, &region, 0, identity, len_bytes, of_write);
-                    send_with_flags(&alice, 999, of_send);
+                    alice.post_send(999, 8, of_send);
                     bob.next_completion();
                     let place = len_bytes - len_bytes.min(100);
                     let end = region.read_at(place, len_bytes - place);
@@ -169,7 +162,7 @@ fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
         bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
         post_write_with_flags(&alice, &region, 0, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_completion().context, identity);
-        send_with_flags(&alice, 999, OpFlags::INJECT_COMPLETE);
+        alice.post_send(999, 8, OpFlags::INJECT_COMPLETE);
         bob.next_completion();
         assert!(region.read_at(0, len_bytes) == payload(identity, len_bytes), "{len_bytes} bytes");
         assert_eq!(alice.next_completion().context, 999);
@@ -207,9 +200,8 @@ fn write_does_not_overtake_a_write(net: &Net) {
             }
             await_read_results(&alice, &[], 2);
             assert!(region.read_at(END, 100) == payload(99, second_bytes)[second_bytes - 100..]);
-            assert!(
-                region.read_at(0, 8) == payload(if second_bytes == LONG_BYTES { 99 } else { identity }, 8)
-            );
+            let first = if second_bytes == LONG_BYTES { 99 } else { identity };
+            assert!(region.read_at(0, 8) == payload(first, 8));
         }
     }
 }
@@ -269,15 +261,13 @@ fn message_does_not_overtake_a_read(net: &Net) {
 fn fetch_does_not_overtake_a_read(net: &Net) {
     const LAST: usize = LONG_BYTES - 8;
     let (alice, _bob, region) = open_pair_with_order(net, Order::RAR, MemoryKind::Raw);
-    let what = (AtomicOp::Sum, Datatype::Uint64);
     let lens_bytes = [8, READ_COPIED_MAX_BYTES, READ_COPIED_MAX_BYTES + 1, LONG_BYTES];
     for (number, len_bytes) in (1_u64..).zip(lens_bytes) {
         region.write_at(LAST, &number.to_le_bytes());
         // A short fetch after the long reads waits, too.
         post_read(&alice, &region, LONG_BYTES - len_bytes, 50, len_bytes);
         post_read(&alice, &region, LAST, 51, 8);
-        let hundred = Bytes::copy_from_slice(&100_u64.to_le_bytes());
-        let fetch = AtomicCall::new(AtomicKind::Fetch, what, hundred, alice.peer(), &region, 52);
+        let fetch = make_add_call(AtomicKind::Fetch, &alice, &region, 100, 52);
         alice.endpoint.atomic(fetch.at_address(region.address_at(LAST))).unwrap();
         for found in await_read_results(&alice, &[50, 51, 52], 3) {
             assert_eq!(found[found.len() - 8..], number.to_le_bytes(), "{len_bytes} bytes");

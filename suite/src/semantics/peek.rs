@@ -175,7 +175,7 @@ fn peek_reports_a_message_and_leaves_it(net: &Net) {
         // `fi_msg(3)` has no peeks.
         alice.send_unexpected(SendMsg { tag: None, ..make_message(&alice, 0, 7, 50) });
         for flags in [OpFlags::PEEK, OpFlags::PEEK | OpFlags::DISCARD] {
-            bob.endpoint.recvmsg(RecvMsg { context: 2, flags, ..RecvMsg::default() }).unwrap();
+            bob.post_receive(2, 0, None, flags);
             let told = bob.next_completion();
             let flags = CompletionFlags::RECV | CompletionFlags::MSG | CompletionFlags::REMOTE_CQ_DATA;
             assert_eq!((told.context, told.flags, told.len_bytes, told.data), (2, flags, 50, 7));
@@ -200,8 +200,7 @@ fn peek_without_a_message_fails_and_leaves_nothing_posted(net: &Net) {
     assert_peek_finds_nothing(&bob, Tag(6).into());
     assert_peek_finds_nothing(&bob, Tag(4).ignoring(2));
     // Tagged peeks do not find untagged messages either.
-    let untagged = SendMsg { buffers: vec![payload(2, 8)], to: alice.peer(), ..SendMsg::default() };
-    alice.send_unexpected(untagged);
+    alice.send_unexpected(alice.message(2, 8, OpFlags::empty()));
     receive_and_check(&bob, 5, 1, 100);
     assert_peek_finds_nothing(&bob, Tag(5).ignoring(u64::MAX));
     bob.assert_no_completion();
@@ -393,37 +392,29 @@ fn arriving_message_may_be_peeked_claimed_and_discarded(net: &Net) {
     // The longest message exceeds the buffers of the system. The loopback network has no buffers, and its
     // pieces are small.
     let longest_bytes = if net.network.is_none() { 12 << 20 } else { 2 << 20 };
+    let claim_and_discard = OpFlags::CLAIM | OpFlags::DISCARD;
     for len_bytes in [200_000, 1 << 20, longest_bytes] {
-        let mut identity = 0;
-        let mut send_next = || {
-            identity += 1;
-            send_match_complete(&alice, identity, len_bytes);
-            identity
-        };
-        let number = send_next();
-        let seen = peek_until_found(&bob, 5, 11, OpFlags::empty());
-        assert_eq!((seen.len_bytes, seen.data), (len_bytes, number));
-        receive_and_check(&bob, 5, number, len_bytes);
-        assert_eq!(alice.next_completion().context, number);
-
-        let number = send_next();
-        peek_until_found(&bob, 5, 11, OpFlags::DISCARD);
-        assert_eq!(alice.next_completion().context, number);
-
-        let number = send_next();
-        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        claim_and_check(&bob, 11, 5, number, len_bytes);
-        assert_eq!(alice.next_completion().context, number);
-
-        let number = send_next();
-        peek_until_found(&bob, 5, 11, OpFlags::CLAIM);
-        post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 11, OpFlags::CLAIM | OpFlags::DISCARD).unwrap();
-        assert_eq!(alice.next_completion().context, number);
-
-        // Other messages arrive whole.
-        let number = send_next();
-        receive_and_check(&bob, 5, number, len_bytes);
-        assert_eq!(alice.next_completion().context, number);
+        // The last message arrives whole.
+        let ways = [OpFlags::PEEK, OpFlags::DISCARD, OpFlags::CLAIM, claim_and_discard, OpFlags::empty()];
+        for (number, way) in (1..).zip(ways) {
+            send_match_complete(&alice, number, len_bytes);
+            if !way.is_empty() {
+                let then = if way == claim_and_discard { OpFlags::CLAIM } else { way };
+                let seen = peek_until_found(&bob, 5, 11, then);
+                assert!(
+                    way != OpFlags::PEEK || (seen.len_bytes, seen.data) == (len_bytes, number),
+                    "{seen:?}"
+                );
+            }
+            if way == OpFlags::CLAIM {
+                claim_and_check(&bob, 11, 5, number, len_bytes);
+            } else if way == claim_and_discard {
+                post_peek_or_claim_and_wait(&bob, Tag(5).into(), ANY, 11, way).unwrap();
+            } else if way != OpFlags::DISCARD {
+                receive_and_check(&bob, 5, number, len_bytes);
+            }
+            assert_eq!(alice.next_completion().context, number, "{way:?}");
+        }
     }
     alice.assert_no_completion();
     bob.assert_no_completion();

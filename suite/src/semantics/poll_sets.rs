@@ -22,9 +22,7 @@ fn poll_set_reports_and_drives_every_member(net: &Net) {
     set.add(bob.local_cq(), FIRST).unwrap();
     set.add(&counter, WRITES).unwrap();
     set.add(second.local_cq(), SECOND).unwrap();
-    let (to_bob, to_second) = (alice.insert_address_of(&bob), alice.insert_address_of(&second));
-    bob.insert_address_of(&alice);
-    second.insert_address_of(&alice);
+    let (to_bob, to_second) = (alice.meet(&bob), alice.meet(&second));
     let mut seen = [0; 3];
     for context in 0..ROUNDS {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
@@ -58,14 +56,10 @@ fn poll_set_reports_and_drives_every_member(net: &Net) {
     assert_eq!(set.poll(&mut contexts), 2);
     contexts.sort_unstable();
     assert_eq!(contexts, [0, FIRST, WRITES]);
-    assert_eq!(
-        (set.poll(&mut contexts), contexts[0]),
-        (1, FIRST),
-        "a change is told once, an entry until it is read"
-    );
+    // A change is told once, an entry until it is read.
+    assert_eq!((set.poll(&mut contexts), contexts[0]), (1, FIRST));
     bob.local_cq().read_error().unwrap().expect("a receive that was cancelled");
-    net.start_driving(&bob);
-    net.start_driving(&second);
+    start_driving_both(net, [&bob, &second]);
 }
 
 /// Shows fi_poll/close-poll-set-ebusy.
@@ -80,12 +74,8 @@ fn close_of_a_poll_set_member_fails_with_ebusy(net: &Net) {
     expect_error(set.add(&cq, 3), Errno::EINVAL);
     expect_error(set.add(&other_domain.open_cq(&Default::default()).unwrap(), 3), Errno::EDOMAIN);
     expect_error(set.add(&open_counter(&other_domain, WaitObject::None), 3), Errno::EDOMAIN);
-    let Rejected { error, returned: cq } = cq.close().expect_err("a set holds it");
-    assert_eq!(error.errno(), Errno::EBUSY);
-    let Rejected { error, returned: counter } = counter.close().expect_err("a set holds it");
-    assert_eq!(error.errno(), Errno::EBUSY);
-    let Rejected { error, returned: set } = set.close().expect_err("it has members");
-    assert_eq!(error.errno(), Errno::EBUSY);
+    let (cq, counter, set) =
+        (expect_busy(cq.close()), expect_busy(counter.close()), expect_busy(set.close()));
     set.remove(&cq).unwrap();
     expect_error(set.remove(&cq), Errno::ENOENT);
     cq.close().unwrap();

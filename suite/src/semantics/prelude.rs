@@ -44,6 +44,7 @@ pub(super) use homespun::{
     TagMatch, WaitObject, WaitSet,
 };
 pub(super) use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(super) use std::sync::mpsc;
 pub(super) use std::thread;
@@ -72,6 +73,10 @@ pub(super) const LEVELS: [OpFlags; 4] = [
     OpFlags::MATCH_COMPLETE,
 ];
 
+/// Every level that a call may name, the weakest first, and before them none.
+pub(super) const LEVELS_AND_NONE: [OpFlags; 5] =
+    [OpFlags::empty(), LEVELS[0], LEVELS[1], LEVELS[2], LEVELS[3]];
+
 #[track_caller]
 pub(super) fn expect_errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
     match result {
@@ -95,6 +100,25 @@ pub(super) fn poll_until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> 
         }
         deadline.yield_or_panic(what);
     }
+}
+
+/// Checks that a call was refused with this error, and has returned its buffers.
+#[track_caller]
+pub(super) fn expect_rejected<T: Debug + PartialEq>(
+    refused: Result<(), Rejected<T>>,
+    errno: Errno,
+    returned: T,
+) {
+    let rejected = refused.expect_err("the call was granted");
+    assert_eq!((rejected.errno(), rejected.returned), (errno, returned));
+}
+
+/// Checks that an object was not closed because it is in use. Returns the object.
+#[track_caller]
+pub(super) fn expect_busy<T>(closed: Result<(), Rejected<T>>) -> T {
+    let Err(Rejected { error, returned }) = closed else { panic!("an object in use was closed") };
+    assert_eq!(error.errno(), Errno::EBUSY);
+    returned
 }
 
 pub(super) fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
@@ -128,6 +152,22 @@ pub(super) fn make_access(
     call.at_address(region.address_at(place))
 }
 
+/// Posts an [access](make_access).
+#[track_caller]
+pub(super) fn post_access(
+    by: RmaBy,
+    party: &Party,
+    region: &Region,
+    context: u64,
+    place: usize,
+    len_bytes: usize,
+) {
+    party
+        .endpoint
+        .rma(make_access(by, party, region, context, place, len_bytes))
+        .expect("room for an access");
+}
+
 /// Registers a region of a file. Also returns the file.
 pub(super) fn register_file_region(
     party: &Party,
@@ -140,16 +180,26 @@ pub(super) fn register_file_region(
     (party.open_region(len_bytes, kind, key), file)
 }
 
+/// Opens an endpoint with these queues and an address vector, not yet enabled.
+pub(super) fn open_endpoint_with_queues(
+    domain: &Domain,
+    info: &Info,
+    cqs: &[(&CompletionQueue, BindFlags)],
+) -> (Endpoint, AddressVector) {
+    let endpoint = domain.endpoint(info).expect("an endpoint");
+    let av = domain.open_av(&AvAttr::default()).expect("an address vector");
+    endpoint.bind_av(&av).expect("its first address vector");
+    cqs.iter().for_each(|(cq, flags)| endpoint.bind_cq(cq, *flags).expect("its first queue"));
+    (endpoint, av)
+}
+
 /// Opens an endpoint with a queue for both directions and an address vector, not yet enabled.
 pub(super) fn open_disabled_endpoint(
     domain: &Domain,
     info: &Info,
 ) -> (Endpoint, CompletionQueue, AddressVector) {
-    let endpoint = domain.endpoint(info).expect("an endpoint");
     let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
-    let av = domain.open_av(&AvAttr::default()).expect("an address vector");
-    endpoint.bind_cq(&cq, BOTH).expect("its first queue");
-    endpoint.bind_av(&av).expect("its first address vector");
+    let (endpoint, av) = open_endpoint_with_queues(domain, info, &[(&cq, BOTH)]);
     (endpoint, cq, av)
 }
 
@@ -163,6 +213,23 @@ pub(super) fn start_driving_both(net: &Net, parties: [&Party; 2]) {
 #[track_caller]
 pub(super) fn write_over_link_first(party: &Party, region: &Region) {
     party.access(make_access(RmaBy::Write, party, region, 1, 0, 1));
+}
+
+    post_access(RmaBy::Write, party, region, 1, 0, 1);
+    assert_eq!(party.next_completion().context, 1);
+}
+
+/// Waits for the next completion in a queue. Drives other queues meanwhile.
+#[track_caller]
+pub(super) fn next_completion_of(cq: &CompletionQueue, others: &[&CompletionQueue]) -> Completion {
+    let deadline = Deadline::new();
+    loop {
+        if let Some(ended) = poll_completion(cq) {
+            return ended.expect("no operation fails").0;
+        }
+        others.iter().for_each(|cq| cq.progress());
+        deadline.yield_or_panic("a completion");
+    }
 }
 
 /// Calls `drive` until a counter has this value and this error value.

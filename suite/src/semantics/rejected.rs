@@ -15,12 +15,8 @@ fn assert_every_send_refused(endpoint: &Endpoint, to: FabricAddress, message: &B
     whole(endpoint.tsend(message.clone(), to, Tag(3), 1));
     whole(endpoint.tsenddata(message.clone(), 2, to, Tag(3), 1));
     let in_pieces = split_unevenly(message, IOV_LIMIT);
-    let vector = |refused: Result<(), Rejected<Vec<Bytes>>>| {
-        let rejected = refused.expect_err("no send can be posted");
-        assert_eq!((rejected.errno(), &rejected.returned), (errno, &in_pieces));
-    };
-    vector(endpoint.sendv(in_pieces.clone(), to, 1));
-    vector(endpoint.tsendv(in_pieces.clone(), to, Tag(3), 1));
+    expect_rejected(endpoint.sendv(in_pieces.clone(), to, 1), errno, in_pieces.clone());
+    expect_rejected(endpoint.tsendv(in_pieces.clone(), to, Tag(3), 1), errno, in_pieces.clone());
     let send = SendMsg {
         buffers: in_pieces.clone(),
         to,
@@ -57,12 +53,9 @@ fn assert_every_posted_receive_refused(endpoint: &Endpoint, from: FabricAddress,
     };
     whole(&|buffer| endpoint.recv(buffer, from, 1));
     whole(&|buffer| endpoint.trecv(buffer, from, Tag(7), 1));
-    let vector = |refused: Result<(), Rejected<Vec<BytesMut>>>| {
-        let rejected = refused.expect_err("no receive can be posted");
-        assert_eq!((rejected.errno(), rejected.returned), (errno, vec![marked_buffer(24), marked_buffer(8)]));
-    };
-    vector(endpoint.recvv(vec![marked_buffer(24), marked_buffer(8)], from, 1));
-    vector(endpoint.trecvv(vec![marked_buffer(24), marked_buffer(8)], from, Tag(7), 1));
+    let pieces = || vec![marked_buffer(24), marked_buffer(8)];
+    expect_rejected(endpoint.recvv(pieces(), from, 1), errno, pieces());
+    expect_rejected(endpoint.trecvv(pieces(), from, Tag(7), 1), errno, pieces());
     assert_recvmsg_refused(endpoint, from, OpFlags::COMPLETION, errno);
 }
 
@@ -118,10 +111,9 @@ fn post_to_a_full_queue_returns_every_buffer(net: &Net) {
 fn oversized_vector_and_claim_without_a_message_return_their_buffers(net: &Net) {
     let (alice, _bob) = net.open_pair();
     let (endpoint, to) = (alice.endpoint.expect_local(), alice.peer());
-    let rejected = endpoint.sendv(vec![payload(1, 9); IOV_LIMIT + 1], to, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, vec![payload(1, 9); IOV_LIMIT + 1]));
-    let rejected = endpoint.recvv(vec![marked_buffer(9); IOV_LIMIT + 1], ANY, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, vec![marked_buffer(9); IOV_LIMIT + 1]));
+    let (sent, room) = (vec![payload(1, 9); IOV_LIMIT + 1], vec![marked_buffer(9); IOV_LIMIT + 1]);
+    expect_rejected(endpoint.sendv(sent.clone(), to, 1), Errno::EINVAL, sent);
+    expect_rejected(endpoint.recvv(room.clone(), ANY, 1), Errno::EINVAL, room);
     assert_recvmsg_refused(endpoint, ANY, OpFlags::CLAIM, Errno::ENOENT);
     assert_recvmsg_refused(endpoint, ANY, OpFlags::CLAIM | OpFlags::DISCARD, Errno::ENOENT);
     let contradiction = OpFlags::PEEK | OpFlags::CLAIM | OpFlags::DISCARD;

@@ -15,28 +15,6 @@ fn reopen(net: &Net, party: Party, peer: &Party) -> Party {
     again
 }
 
-/// Sends with delivery completion until a message is delivered. Returns the number of that message.
-#[track_caller]
-fn send_until_delivered(from: &Party, context: u64) -> u64 {
-    let deadline = Deadline::new();
-    for context in context.. {
-        let send = from.message(context, 64, OpFlags::DELIVERY_COMPLETE);
-        from.endpoint.sendmsg(SendMsg { tag: Some(Tag(7)), ..send }).unwrap();
-        match from.next_ended() {
-            Ok((completion, _)) => {
-                assert_eq!(completion.context, context);
-                return context;
-            }
-            Err(failed) => {
-                assert_eq!(failed.completion.context, context);
-                assert_link_ended(&failed);
-            }
-        }
-        deadline.yield_or_panic("a message to the reopened peer");
-    }
-    unreachable!("there are enough numbers")
-}
-
 /// Shows fi_endpoint/close-discards-operations.
 #[over(all, own)]
 fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
@@ -62,10 +40,8 @@ fn messages_of_a_closed_predecessor_still_arrive(net: &Net) {
         let (completion, source) = alice.next_completion_with_source();
         assert_eq!((completion.context, source), (context, alice.peer()));
         let (life, number) = (completion.data / 100, completion.data % 100);
-        assert!(
-            received_bytes(&completion.buffer) == payload(completion.data, LENS_BYTES[number as usize]),
-            "message {number} of life {life}"
-        );
+        let expected = payload(completion.data, LENS_BYTES[number as usize]);
+        assert!(received_bytes(&completion.buffer) == expected, "message {number} of life {life}");
         numbers[life as usize - 1].push(number);
     }
     for numbers in numbers {
@@ -82,9 +58,7 @@ fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net
     // Bob posts no receive for these messages. So the sends fail when he closes, or before.
     let levels = [OpFlags::MATCH_COMPLETE, OpFlags::FENCE, OpFlags::DELIVERY_COMPLETE];
     for (context, flags) in (0..).zip(levels) {
-        let buffers = vec![payload(context, 64)];
-        let to = alice.peer();
-        alice.endpoint.sendmsg(SendMsg { buffers, to, context, flags, ..SendMsg::default() }).unwrap();
+        alice.post_send(context, 64, flags);
     }
     alice.endpoint.recv(marked_buffer(8), alice.peer(), 10).unwrap();
     alice.endpoint.recv(marked_buffer(64), ANY, 11).unwrap();
@@ -93,7 +67,17 @@ fn operations_on_a_closed_predecessor_fail_once_and_miss_its_successor(net: &Net
     alice.expect_failures(&[0, 1, 2, 10], assert_link_ended);
     // The reopened bob gets none of these messages. The receive with the context 11 accepts any source. So
     // this receive is still posted, and matches the message that the reopened bob sends.
-    let delivered = send_until_delivered(&alice, 20);
+    let (mut delivered, deadline) = (20, Deadline::new());
+    loop {
+        let send = alice.message(delivered, 64, OpFlags::DELIVERY_COMPLETE);
+        alice.endpoint.sendmsg(SendMsg { tag: Some(Tag(7)), ..send }).unwrap();
+        match alice.next_ended() {
+            Ok((completion, _)) => break assert_eq!(completion.context, delivered),
+            Err(failed) => assert_link_ended(&failed),
+        }
+        delivered += 1;
+        deadline.yield_or_panic("a message to the reopened peer");
+    }
     bob.endpoint.trecv(marked_buffer(64), ANY, Tag(7), 1).unwrap();
     assert_eq!(received_bytes(&bob.next_completion().buffer), payload(delivered, 64));
     bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();

@@ -1,7 +1,8 @@
 //! Access to the memory of peers: `fi_rma(3)`, `fi_mr(3)`.
 
-use super::atomics::{MODEST_BYTES, encode_number, make_add_call, perform_and_wait};
+use super::atomics::{MODEST_BYTES, SUM_OF_BYTES, encode_number, make_add_call, perform_and_wait};
 use super::prelude::*;
+use super::rx_cq_data::{NOTIFIED, ROOM_BYTES, fields};
 
 /// Lengths of accesses that use every protocol.
 const LENS_BYTES: [usize; 8] = [0, 1, 8, 100, 4096, 20_000, 300_000, (1 << 20) + 5];
@@ -30,67 +31,56 @@ fn inject_max_bytes(party: &Party) -> usize {
     if party.is_homespun() { INJECT_MAX_BYTES } else { granted.min(INJECT_MAX_BYTES) }
 }
 
-/// Waits for a completion with this context, these flags and, if homespun writes it, this length. `fi_cq(3)`
-/// gives the completion of an initiator no length.
+/// Accesses a region, and waits for the completion. If homespun writes it, it has the length of the access:
+/// `fi_cq(3)` gives the completion of an initiator no length. Returns the bytes of a read.
 #[track_caller]
-fn expect_completion(party: &Party, context: u64, flags: CompletionFlags, len_bytes: usize) -> Completion {
+fn access_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
+    let is_read = matches!(call.by, RmaBy::Read | RmaBy::Readv | RmaBy::Readmsg);
+    let direction = if is_read { CompletionFlags::READ } else { CompletionFlags::WRITE };
+    let (context, len_bytes) = (call.context, call.buffers.iter().map(Bytes::len).sum());
+    party.endpoint.rma(call).unwrap();
     let completion = party.next_completion();
-    assert_eq!((completion.context, completion.flags), (context, flags));
-    if party.is_homespun() {
-        assert_eq!(completion.len_bytes, len_bytes);
-    }
-    completion
-}
-
-/// Writes, and waits for the completion, which has the length of the write.
-#[track_caller]
-fn write_and_wait(party: &Party, call: RmaCall) {
-    let (context, len_bytes) = (call.context, call.buffers.iter().map(Bytes::len).sum());
-    party.endpoint.rma(call).unwrap();
-    expect_completion(party, context, CompletionFlags::RMA | CompletionFlags::WRITE, len_bytes);
-}
-
-/// Reads, and waits for the completion, which has the length of the read.
-#[track_caller]
-fn read_and_wait(party: &Party, call: RmaCall) -> Vec<u8> {
-    let (context, len_bytes) = (call.context, call.buffers.iter().map(Bytes::len).sum());
-    party.endpoint.rma(call).unwrap();
-    let flags = CompletionFlags::RMA | CompletionFlags::READ;
-    received_bytes(&expect_completion(party, context, flags, len_bytes).buffer)
+    assert_eq!((completion.context, completion.flags), (context, CompletionFlags::RMA | direction));
+    assert!(completion.len_bytes == len_bytes || !party.is_homespun(), "{completion:?}");
+    if is_read { received_bytes(&completion.buffer) } else { Vec::new() }
 }
 
 /// Shows fi_cq/reports-ends-of-transfers, fi_cq/context-of-operation, fi_cq/context-is-always-there,
 /// fi_cq/flags-field, fi_cq/flag-rma, fi_cq/flag-read-write, fi_rma/writes-reach-memory,
-/// fi_rma/rma-context-comes-back, fi_rma/rma-vectors,
+/// fi_rma/reads-return-memory, fi_rma/rma-context-comes-back, fi_rma/rma-vectors,
 /// fi_rma/inject-write-frees-and-hides.
 #[over(all)]
-fn every_write_call_reaches_the_region(net: &Net) {
+fn every_call_accesses_the_region(net: &Net) {
     let (alice, bob) = net.open_pair();
     for kind in net.memory_kinds() {
         let region = bob.open_region(300, kind, KEY);
-        let ways = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
-        for (context, by) in (1..).zip(ways) {
+        let call = |by, context| {
+            let count = if matches!(by, RmaBy::Write | RmaBy::Read) { 1 } else { 3 };
+            let buffers = split_unevenly(&payload(context, 200), count);
+            RmaCall { buffers, ..make_access(by, &alice, &region, context, 50, 200) }
+        };
+        let writes = [RmaBy::Write, RmaBy::Writev, RmaBy::Writemsg, RmaBy::WriteRaw, RmaBy::InjectWrite];
+        for (context, by) in (1..).zip(writes) {
             region.write_at(0, &marked_buffer(300));
-            let bytes = payload(context, 200);
-            let call = RmaCall {
-                address: region.address_at(50),
-                buffers: split_unevenly(&bytes, if by == RmaBy::Write { 1 } else { 3 }),
-                ..RmaCall::new(by, bytes.clone(), alice.peer(), &region, context)
-            };
-            if by == RmaBy::InjectWrite && !alice.is_homespun() {
-                alice.endpoint.rma(call).unwrap();
-            } else if by == RmaBy::InjectWrite {
-                alice.endpoint.rma(call).unwrap();
-                // The success of the write is not reported. A fenced send completes after it.
-                let send =
-                    SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
-                alice.send_and_wait_for_delivery(send);
-                bob.receive(0, 0);
+            if by != RmaBy::InjectWrite {
+                access_and_wait(&alice, call(by, context));
             } else {
-                write_and_wait(&alice, call);
+                alice.endpoint.rma(call(by, context)).unwrap();
+                if alice.is_homespun() {
+                    // The success of the write is not reported. A fenced send completes after it.
+                    alice.send_and_wait_for_delivery(alice.message(99, 0, OpFlags::FENCE));
+                    bob.receive(0, 0);
+                }
             }
-            let expected = [&marked_buffer(50)[..], &bytes, &marked_buffer(50)].concat();
+            let expected = [&marked_buffer(50)[..], &payload(context, 200), &marked_buffer(50)].concat();
             region.expect_content(&alice, &expected, &format!("{:?}", (by, kind)));
+        }
+        region.write_at(0, &payload(9, 300));
+        for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
+            assert!(
+                access_and_wait(&alice, call(by, context)) == payload(9, 300)[50..250],
+                "{by:?}, {kind:?}"
+            );
         }
     }
 }
@@ -113,38 +103,9 @@ fn injected_writes_beyond_the_room_of_the_link_go_after_progress(net: &Net) {
             bob.progress_all();
         }
     }
-    let send = SendMsg { to: alice.peer(), context: 99, flags: OpFlags::FENCE, ..SendMsg::default() };
-    alice.send_and_wait_for_delivery(send);
+    alice.send_and_wait_for_delivery(alice.message(99, 0, OpFlags::FENCE));
     // The last write was long.
     assert!(region.content() == payload(WRITES, longest_bytes));
-}
-
-/// Every level that a write may have, the weakest first.
-const LEVELS: [OpFlags; 5] = [
-    OpFlags::empty(),
-    OpFlags::INJECT_COMPLETE,
-    OpFlags::TRANSMIT_COMPLETE,
-    OpFlags::DELIVERY_COMPLETE,
-    OpFlags::MATCH_COMPLETE,
-];
-
-/// Shows fi_cq/context-of-operation, fi_cq/context-is-always-there, fi_cq/flags-field, fi_cq/flag-rma,
-/// fi_cq/flag-read-write, fi_rma/reads-return-memory, fi_rma/rma-context-comes-back.
-#[over(all)]
-fn every_read_call_reads_the_region(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for kind in net.memory_kinds() {
-        let region = bob.open_region(300, kind, KEY);
-        region.write_at(0, &payload(7, 300));
-        for (context, by) in (1..).zip([RmaBy::Read, RmaBy::Readv, RmaBy::Readmsg]) {
-            let call = RmaCall {
-                address: region.address_at(50),
-                buffers: split_unevenly(&payload(0, 200), if by == RmaBy::Read { 1 } else { 3 }),
-                ..RmaCall::new(by, payload(0, 200), alice.peer(), &region, context)
-            };
-            assert!(read_and_wait(&alice, call) == payload(7, 300)[50..250], "{by:?}, {kind:?}");
-        }
-    }
 }
 
 /// There is no later message that could make the write visible. `fi_cq(3)` promises this only for the level
@@ -155,7 +116,7 @@ fn every_read_call_reads_the_region(net: &Net) {
 #[over(all)]
 fn accesses_of_every_size_and_level_move_every_byte(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let levels = if alice.is_homespun() { &LEVELS[..] } else { &[OpFlags::DELIVERY_COMPLETE] };
+    let levels = if alice.is_homespun() { &LEVELS_AND_NONE[..] } else { &[OpFlags::DELIVERY_COMPLETE] };
     let mut context = 0;
     for kind in net.memory_kinds() {
         for len_bytes in LENS_BYTES {
@@ -164,12 +125,12 @@ fn accesses_of_every_size_and_level_move_every_byte(net: &Net) {
             for &flags in levels {
                 context += 1;
                 let write = make_write_call(&alice, &region, context, len_bytes);
-                write_and_wait(&alice, at(RmaCall { by: RmaBy::Writemsg, flags, ..write }));
+                access_and_wait(&alice, at(RmaCall { by: RmaBy::Writemsg, flags, ..write }));
                 let written = payload(context, len_bytes);
                 let expected = [&marked_buffer(9)[..], &written, &marked_buffer(11)].concat();
                 assert!(region.content() == expected, "{len_bytes} bytes, {kind:?}, {flags:?}");
             }
-            let bytes = read_and_wait(&alice, at(make_read_call(&alice, &region, 0, len_bytes)));
+            let bytes = access_and_wait(&alice, at(make_read_call(&alice, &region, 0, len_bytes)));
             assert!(bytes == payload(context, len_bytes), "{len_bytes} bytes, {kind:?}");
         }
     }
@@ -188,9 +149,9 @@ fn access_beyond_rights_or_bounds_is_refused_and_the_next_succeeds(net: &Net) {
         let unwritable = register(MrAccess::REMOTE_READ, 3);
         // After a first access, the peer may have mapped shareable memory.
         for region in [&region, &unwritable] {
-            read_and_wait(&alice, make_read_call(&alice, region, 1, 8));
+            access_and_wait(&alice, make_read_call(&alice, region, 1, 8));
         }
-        write_and_wait(&alice, make_write_call(&alice, &unreadable, 1, 8));
+        access_and_wait(&alice, make_write_call(&alice, &unreadable, 1, 8));
         unreadable.expect_content(&alice, &[&payload(1, 8)[..], &marked_buffer(92)].concat(), "a write");
         unreadable.write_at(0, &marked_buffer(8));
         for len_bytes in [8, 50, 20_000] {
@@ -241,7 +202,7 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
             if alice.is_native() {
                 assert_eq!(failed.peer.as_deref(), Some(&bob.endpoint.name().unwrap()));
             }
-            assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
+            assert!(access_and_wait(&alice, make_read_call(&alice, &region, 2, 10)) == marked_buffer(10));
         }
     }
 }
@@ -255,34 +216,7 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
     let caps = Caps::MSG | Caps::RMA | Caps::SOURCE;
     let target = Setup { caps, separate_queues: true, ..Setup::default() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let queue = bob.receive_cq.clone().expect("it has two");
-    let inject_max_bytes = inject_max_bytes(&alice);
-    for kind in net.memory_kinds() {
-        let region = bob.open_region(100_000, kind, KEY);
-        for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
-            for len_bytes in [0, 10, 100_000] {
-                if by == RmaBy::InjectWrite && len_bytes > inject_max_bytes {
-                    continue;
-                }
-                let call =
-                    RmaCall { by, data: Some(data), ..make_write_call(&alice, &region, data, len_bytes) };
-                alice.endpoint.rma(call).unwrap();
-                let (completion, source) = bob.next_ended_of(&queue).unwrap();
-                let flags =
-                    CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
-                assert_eq!((completion.flags, completion.data), (flags, data));
-                assert_eq!((completion.context, completion.len_bytes), (0, len_bytes));
-                if bob.is_homespun() {
-                    // `fi_cq(3)` speaks of the sources of receives only.
-                    assert_eq!(source, bob.peer());
-                }
-                assert!(region.content()[..len_bytes] == payload(data, len_bytes), "{kind:?}");
-                if by != RmaBy::InjectWrite {
-                    assert_eq!(alice.next_completion().context, data);
-                }
-            }
-        }
-    }
+    check_write_calls_with_remote_data(net, (&alice, &bob), false);
     // A refused write delivers no remote data. Another provider may end the link with it.
     for kind in net.memory_kinds().take(if alice.is_homespun() { usize::MAX } else { 1 }) {
         let region = bob.open_region(10, kind, KEY);
@@ -290,6 +224,47 @@ fn write_with_remote_data_completes_at_the_target(net: &Net) {
         alice.endpoint.rma(call).unwrap();
         assert_eq!(alice.next_failure().completion.context, 9);
         bob.assert_no_completion();
+    }
+}
+
+/// Writes with remote data by every call to every kind of memory. The target has a queue for receives. Each
+/// write takes a receive, if the target `takes_receives` for them.
+pub(super) fn check_write_calls_with_remote_data(
+    net: &Net,
+    (alice, bob): (&Party, &Party),
+    takes_receives: bool,
+) {
+    let queue = bob.receive_cq.clone().expect("it has two");
+    for kind in net.memory_kinds() {
+        let region = bob.open_region(100_000, kind, KEY);
+        for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
+            for len_bytes in [0, 10, 100_000] {
+                if by == RmaBy::InjectWrite && len_bytes > inject_max_bytes(alice) {
+                    continue;
+                }
+                let post = Post { peer: ANY, context: data, ..Post::default() };
+                let room = takes_receives
+                    .then(|| bob.endpoint.receive_into_raw_memory(&[ROOM_BYTES], 0, post).unwrap());
+                let write = make_access(by, alice, &region, data, 0, len_bytes);
+                alice.endpoint.rma(RmaCall { data: Some(data), ..write }).unwrap();
+                let (completion, source) = bob.next_ended_of(&queue).unwrap();
+                let context = if takes_receives { data } else { 0 };
+                assert_eq!(fields(&completion), (context, NOTIFIED, len_bytes, data));
+                if takes_receives || bob.is_homespun() {
+                    // `fi_cq(3)` speaks of the sources of receives only.
+                    assert_eq!(source, bob.peer());
+                }
+                assert!(region.content()[..len_bytes] == payload(data, len_bytes), "{kind:?}");
+                if let Some(room) = room {
+                    assert_eq!(completion.buffer, Buffer::None);
+                    let untouched = room.into_filled_bytes(data, ROOM_BYTES);
+                    assert!(untouched == marked_buffer(ROOM_BYTES), "the receive's memory was written to");
+                }
+                if by != RmaBy::InjectWrite {
+                    assert_eq!(alice.next_completion().context, data);
+                }
+            }
+        }
     }
 }
 
@@ -333,10 +308,7 @@ fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
             let write = make_write_call(party, slots, number, len_bytes(number));
             party.endpoint.rma(write.at_address(slots.address_at(number as usize * SLOT_BYTES))).unwrap();
             let kind = AtomicKind::ALL[number as usize % 2];
-            let one = Bytes::copy_from_slice(&1_u64.to_le_bytes());
-            let what = (AtomicOp::Sum, Datatype::Uint64);
-            let add = AtomicCall::new(kind, what, one, party.peer(), counter, number);
-            party.endpoint.atomic(add).unwrap();
+            party.endpoint.atomic(make_add_call(kind, party, counter, 1, number)).unwrap();
             party.endpoint.recv(marked_buffer(len_bytes(number)), ANY, number).unwrap();
             party.post_send(number, len_bytes(number), OpFlags::empty());
         }
@@ -374,10 +346,13 @@ fn endpoint_accesses_its_own_region(net: &Net) {
     let own = alice.insert_address_of(&alice);
     for (context, len_bytes) in (4..).zip([10, 100_000]) {
         let region = alice.open_region(len_bytes, MemoryKind::Raw, KEY);
-        write_and_wait(&alice, RmaCall { peer: own, ..make_write_call(&alice, &region, context, len_bytes) });
+        access_and_wait(
+            &alice,
+            RmaCall { peer: own, ..make_write_call(&alice, &region, context, len_bytes) },
+        );
         region.expect_content(&alice, &payload(context, len_bytes), &format!("{len_bytes}"));
         let call = RmaCall { peer: own, ..make_read_call(&alice, &region, context, len_bytes) };
-        assert!(read_and_wait(&alice, call) == payload(context, len_bytes));
+        assert!(access_and_wait(&alice, call) == payload(context, len_bytes));
         region.write_at(0, &encode_number(1));
         for (value, kind) in [(1, AtomicKind::Base), (2, AtomicKind::Fetch), (3, AtomicKind::Fetch)] {
             let fetched = perform_and_wait(&alice, make_add_call(kind, &alice, &region, 1, value));
@@ -420,9 +395,8 @@ fn memory_of_a_closed_region_is_never_accessed(net: &Net) {
             make_processed_write_call(&alice, &region, 1, LEN_BYTES),
             make_read_call(&alice, &region, 2, LEN_BYTES),
         ];
-        let what = (AtomicOp::Sum, Datatype::Uint8);
-        let operand = payload(3, MODEST_BYTES);
-        let atomic = AtomicCall::new(AtomicKind::Fetch, what, operand, alice.peer(), &region, 3);
+        let (kind, operand) = (AtomicKind::Fetch, payload(3, MODEST_BYTES));
+        let atomic = AtomicCall::new(kind, SUM_OF_BYTES, operand, alice.peer(), &region, 3);
         let count = 6;
         for call in calls.iter().cycle().take(count - 2) {
             alice.endpoint.rma(call.clone()).unwrap();
@@ -467,7 +441,7 @@ fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
     assert_eq!(refused.expect("the key is taken").errno(), Errno::ENOKEY);
     first.close_raw();
     let second = bob.open_region(20, MemoryKind::Owned, KEY);
-    write_and_wait(&alice, make_write_call(&alice, &second, 1, 20));
+    access_and_wait(&alice, make_write_call(&alice, &second, 1, 20));
     second.expect_content(&alice, &payload(1, 20), "the second region");
 }
 
@@ -475,13 +449,10 @@ fn registration_with_a_key_in_use_fails_with_enokey(net: &Net) {
 fn accesses_fail_when_the_target_closes(net: &Net) {
     let (alice, bob) = net.open_pair();
     let region = bob.open_region(100_000, MemoryKind::Raw, KEY);
-    write_and_wait(&alice, make_write_call(&alice, &region, 1, 10));
+    access_and_wait(&alice, make_write_call(&alice, &region, 1, 10));
     let calls = [make_write_call(&alice, &region, 2, 100_000), make_read_call(&alice, &region, 3, 100_000)];
-    let add = |kind, context| {
-        let what = (AtomicOp::Sum, Datatype::Uint64);
-        AtomicCall::new(kind, what, payload(1, 8), alice.peer(), &region, context)
-    };
-    let atomics = [add(AtomicKind::Base, 4), add(AtomicKind::Fetch, 5)];
+    let atomics = [(AtomicKind::Base, 4), (AtomicKind::Fetch, 5)]
+        .map(|(kind, context)| make_add_call(kind, &alice, &region, 1, context));
     drop(region);
     drop(bob);
     for call in calls {
@@ -503,16 +474,10 @@ fn post_with_invalid_arguments_is_refused(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup { tx_depth_ops: 2, ..Setup::default() }, Setup::asleep());
     let region = bob.open_region(10, MemoryKind::Owned, KEY);
     let call = |by, buffers| RmaCall { by, buffers, ..make_write_call(&alice, &region, 1, 8) };
-    let many = vec![payload(1, 1); 5];
+    let (long, many) = (vec![payload(1, INJECT_MAX_BYTES + 1)], vec![payload(1, 1); 5]);
     for (call, errno) in [
-        (call(RmaBy::InjectWrite, vec![payload(1, INJECT_MAX_BYTES + 1)]), Errno::EMSGSIZE),
-        (
-            RmaCall {
-                flags: OpFlags::INJECT,
-                ..call(RmaBy::Writemsg, vec![payload(1, INJECT_MAX_BYTES + 1)])
-            },
-            Errno::EMSGSIZE,
-        ),
+        (call(RmaBy::InjectWrite, long.clone()), Errno::EMSGSIZE),
+        (RmaCall { flags: OpFlags::INJECT, ..call(RmaBy::Writemsg, long) }, Errno::EMSGSIZE),
         (call(RmaBy::Writev, many.clone()), Errno::EINVAL),
         (call(RmaBy::Readv, many), Errno::EINVAL),
         (RmaCall { peer: FabricAddress(77), ..make_write_call(&alice, &region, 1, 8) }, Errno::EINVAL),
@@ -534,7 +499,7 @@ fn accesses_without_the_capability_take_effect(net: &Net) {
     let region = bob.open_region(10, MemoryKind::Owned, KEY);
     alice.endpoint.rma(make_write_call(&alice, &region, 1, 8)).unwrap();
     assert_eq!(alice.next_completion().context, 1);
-    assert!(read_and_wait(&alice, make_read_call(&alice, &region, 2, 8)) == payload(1, 8));
+    assert!(access_and_wait(&alice, make_read_call(&alice, &region, 2, 8)) == payload(1, 8));
     region.write_at(0, &encode_number(0));
     for kind in [AtomicKind::Base, AtomicKind::Fetch] {
         perform_and_wait(&alice, make_add_call(kind, &alice, &region, 1, 3));
@@ -547,14 +512,12 @@ fn refused_post_returns_its_buffers(net: &Net) {
     let alice = net.open_party();
     let (endpoint, memory) = (alice.endpoint.expect_local(), RemoteMemory { address: 0, key: KEY });
     let (bytes, pieces) = (payload(1, 8), split_unevenly(&payload(2, 8), 2));
-    let rejected = endpoint.write(bytes.clone(), ANY, memory, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, bytes));
+    expect_rejected(endpoint.write(bytes.clone(), ANY, memory, 1), Errno::EINVAL, bytes);
     let write = WriteMsg { buffers: pieces.clone(), data: Some(3), context: 4, ..WriteMsg::default() };
     let back = endpoint.writemsg(write).unwrap_err().returned;
     assert_eq!((back.buffers, back.data, back.context), (pieces, Some(3), 4));
     let rooms = vec![marked_buffer(3), marked_buffer(4)];
-    let rejected = endpoint.readv(rooms.clone(), ANY, memory, 1).unwrap_err();
-    assert_eq!((rejected.errno(), rejected.returned), (Errno::EINVAL, rooms));
+    expect_rejected(endpoint.readv(rooms.clone(), ANY, memory, 1), Errno::EINVAL, rooms);
     let read = ReadMsg { buffers: vec![marked_buffer(5)], context: 6, ..ReadMsg::default() };
     let back = endpoint.readmsg(read).unwrap_err().returned;
     assert_eq!((back.buffers, back.context), (vec![marked_buffer(5)], 6));
@@ -600,7 +563,7 @@ fn region_with_local_access_only_takes_no_key(net: &Net) {
         let remote = bob.register(spec).unwrap();
         assert_eq!(remote.key(), KEY);
         drop(locals);
-        write_and_wait(&alice, make_write_call(&alice, &remote, 2, 8));
+        access_and_wait(&alice, make_write_call(&alice, &remote, 2, 8));
     }
 }
 
@@ -626,9 +589,7 @@ fn mr_mode_decides_keys_and_addresses(net: &Net) {
         let drawn = [(); 2].map(|()| domain.register(8, &MrAttr::granting(EVERYTHING)).unwrap());
         assert_ne!(drawn[0].key(), drawn[1].key(), "{mode:?}");
         let own = owned.as_ptr().expose_provenance() as u64;
-        assert_eq!(
-            [owned.address(), raw.address()],
-            if counts { [own, raw.memory_address()] } else { [0; 2] }
-        );
+        let expected = if counts { [own, raw.memory_address()] } else { [0; 2] };
+        assert_eq!([owned.address(), raw.address()], expected);
     }
 }

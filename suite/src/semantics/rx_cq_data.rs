@@ -1,6 +1,7 @@
 //! Writes with remote data that take receives: `FI_RX_CQ_DATA` of `fi_getinfo(3)`.
 
 use super::prelude::*;
+use super::rma::check_write_calls_with_remote_data;
 
 pub(crate) const NOTIFIED: CompletionFlags =
     CompletionFlags::RMA.union(CompletionFlags::REMOTE_WRITE).union(CompletionFlags::REMOTE_CQ_DATA);
@@ -20,8 +21,7 @@ fn open_writer_and_target(net: &Net) -> (Party, Party) {
 
 /// Returns a write whose remote data is its context.
 fn make_write(party: &Party, region: &Region, context: u64, len_bytes: usize) -> RmaCall {
-    let call = RmaCall::new(RmaBy::Write, payload(context, len_bytes), party.peer(), region, context);
-    RmaCall { data: Some(context), ..call }
+    RmaCall { data: Some(context), ..make_access(RmaBy::Write, party, region, context, 0, len_bytes) }
 }
 
 /// Writes with remote data, and waits until the write has completed.
@@ -41,30 +41,7 @@ pub(crate) fn fields(completion: &Completion) -> (u64, CompletionFlags, usize, u
 fn every_write_call_with_remote_data_takes_a_receive(net: &Net) {
     let target = Setup { separate_queues: true, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
-    let queue = bob.receive_cq.clone().expect("it has two");
-    for kind in net.memory_kinds() {
-        let region = bob.open_region(100_000, kind, KEY);
-        for (data, by) in (70..).zip([RmaBy::Write, RmaBy::Writemsg, RmaBy::InjectWrite]) {
-            for len_bytes in [0, 10, 100_000] {
-                if by == RmaBy::InjectWrite && len_bytes > INJECT_MAX_BYTES {
-                    continue;
-                }
-                let post = Post { peer: ANY, context: data, ..Post::default() };
-                let room = bob.endpoint.receive_into_raw_memory(&[ROOM_BYTES], 0, post).unwrap();
-                let write = RmaCall { by, ..make_write(&alice, &region, data, len_bytes) };
-                alice.endpoint.rma(write).unwrap();
-                let (completion, source) = bob.next_ended_of(&queue).unwrap();
-                assert_eq!(fields(&completion), (data, NOTIFIED, len_bytes, data));
-                assert_eq!((source, completion.buffer), (bob.peer(), Buffer::None));
-                assert!(region.content()[..len_bytes] == payload(data, len_bytes), "{kind:?}");
-                let untouched = room.into_filled_bytes(data, ROOM_BYTES);
-                assert!(untouched == marked_buffer(ROOM_BYTES), "the receive's memory was written to");
-                if by != RmaBy::InjectWrite {
-                    assert_eq!(alice.next_completion().context, data);
-                }
-            }
-        }
-    }
+    check_write_calls_with_remote_data(net, (&alice, &bob), true);
     bob.assert_no_completion();
 }
 
@@ -79,14 +56,10 @@ fn remote_data_waits_for_receives_in_order(net: &Net) {
         alice.endpoint.rma(make_write(&alice, &region, data, 8)).unwrap();
     }
     bob.assert_no_completion();
-    let told: Vec<(u64, u64)> = (0..COUNT)
-        .map(|context| {
-            let completion = bob.receive(context, ROOM_BYTES);
-            assert_eq!((completion.flags, received_bytes(&completion.buffer)), (NOTIFIED, Vec::new()));
-            (completion.context, completion.data)
-        })
-        .collect();
-    assert_eq!(told, (0..COUNT).map(|number| (number, number)).collect::<Vec<_>>());
+    for number in 0..COUNT {
+        let completion = bob.receive_message(number, ROOM_BYTES, b"");
+        assert_eq!((completion.flags, completion.data), (NOTIFIED, number));
+    }
     alice.await_completions(COUNT as usize);
     assert!(region.content() == payload(COUNT - 1, 8));
 }
@@ -100,8 +73,7 @@ fn remote_data_takes_only_untagged_receives_of_its_source(net: &Net) {
     bob.endpoint.cancel(2).unwrap();
     assert_eq!(bob.next_failure().completion.context, 2);
     let carol = net.open_party();
-    let of_carol = bob.insert_address_of(&carol);
-    carol.insert_address_of(&bob);
+    let of_carol = bob.meet(&carol);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), of_carol, 4).unwrap();
     write_and_wait(&alice, &region, 70, 8);
     bob.assert_no_completion();
@@ -122,26 +94,21 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
     for is_posted_first in [true, false] {
         let (alice, bob) = net.open_equal_pair(Setup { order, ..make_setup() });
         let region = bob.open_region(LENS_BYTES[4], MemoryKind::Raw, KEY);
-        let post_receives = || {
-            (0..COUNT).for_each(|context| bob.endpoint.recv(marked_buffer(300_000), ANY, context).unwrap());
-        };
         if is_posted_first {
-            post_receives();
+            bob.post_receives(0..COUNT, 300_000);
         }
         let len_bytes = |number: u64| LENS_BYTES[number as usize / 2 % LENS_BYTES.len()];
         for number in 0..COUNT {
+            let (endpoint, len_bytes) = (&alice.endpoint, len_bytes(number));
             if number % 2 == 0 {
-                alice
-                    .endpoint
-                    .senddata(payload(number, len_bytes(number)), number, alice.peer(), number)
-                    .unwrap();
+                endpoint.senddata(payload(number, len_bytes), number, alice.peer(), number).unwrap();
             } else {
-                alice.endpoint.rma(make_write(&alice, &region, number, len_bytes(number))).unwrap();
+                endpoint.rma(make_write(&alice, &region, number, len_bytes)).unwrap();
             }
         }
         if !is_posted_first {
             bob.assert_no_completion();
-            post_receives();
+            bob.post_receives(0..COUNT, 300_000);
         }
         // Receives match in order, but may complete in another order.
         let ended: BTreeMap<u64, Completion> =
@@ -177,8 +144,7 @@ fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
-    let (buffers, flags) = (vec![marked_buffer(ROOM_BYTES)], OpFlags::COMPLETION);
-    bob.endpoint.recvmsg(RecvMsg { buffers, context: 2, flags, ..RecvMsg::default() }).unwrap();
+    bob.post_receive(2, ROOM_BYTES, None, OpFlags::COMPLETION);
     for data in [70, 71] {
         write_and_wait(&alice, &region, data, 8);
     }

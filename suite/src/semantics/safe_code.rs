@@ -15,15 +15,16 @@ struct OwnEndpoint {
 }
 
 impl OwnEndpoint {
-    fn open(domain: &Domain, net: &Net) -> OwnEndpoint {
-        let (endpoint, cq, av) = open_disabled_endpoint(domain, net.info());
+    fn open_with(domain: &Domain, net: &Net, flags: BindFlags) -> OwnEndpoint {
+        let cq = domain.open_cq(&CqAttr::default()).unwrap();
+        let (endpoint, av) = open_endpoint_with_queues(domain, net.info(), &[(&cq, flags)]);
         endpoint.enable().unwrap();
         OwnEndpoint { endpoint, cq, av }
     }
 
     fn open_pair(net: &Net) -> (OwnEndpoint, OwnEndpoint) {
         let domain = net.open_other_domain();
-        let (left, right) = (OwnEndpoint::open(&domain, net), OwnEndpoint::open(&domain, net));
+        let [left, right] = [(); 2].map(|()| OwnEndpoint::open_with(&domain, net, BOTH));
         left.insert_address_of(&right.endpoint);
         right.insert_address_of(&left.endpoint);
         (left, right)
@@ -49,13 +50,8 @@ fn try_reclaim_allocation(rest: &mut BytesMut) -> bool {
 #[over(one_process)]
 fn unreported_access_frees_its_buffer(net: &Net) {
     let (domain, others) = (net.open_other_domain(), net.open_other_domain());
-    let (cq, av) = (domain.open_cq(&CqAttr::default()).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    let endpoint = domain.endpoint(net.info()).unwrap();
-    endpoint.bind_cq(&cq, BOTH | BindFlags::SELECTIVE_COMPLETION).unwrap();
-    endpoint.bind_av(&av).unwrap();
-    endpoint.enable().unwrap();
-    let alice = OwnEndpoint { endpoint, cq, av };
-    let bob = OwnEndpoint::open(&others, net);
+    let alice = OwnEndpoint::open_with(&domain, net, BOTH | BindFlags::SELECTIVE_COMPLETION);
+    let bob = OwnEndpoint::open_with(&others, net, BOTH);
     let to = alice.insert_address_of(&bob.endpoint);
     let ended = open_counter(&domain, WaitObject::None);
     alice.endpoint.bind_counter(&ended, CounterEvents::WRITE | CounterEvents::READ).unwrap();
@@ -82,36 +78,32 @@ fn unreported_access_frees_its_buffer(net: &Net) {
     }
 }
 
+/// Shows fi_cq/close-ebusy-for-endpoint.
 #[over(one_process)]
 fn objects_close_in_any_order_or_are_busy(net: &Net) {
-    // The endpoint, the completion queue, the address vector and the domain can close in 24 orders.
-    for order in 0..24 {
+    // The endpoint, the completion queue, the address vector and the domain can close in 24 orders. The
+    // endpoint may be enabled.
+    for order in 0..48 {
+        let (order, is_enabled) = (order / 2, order % 2 == 0);
         let mut left = vec![0, 1, 2, 3];
         let places = [order / 6, order / 2 % 3, order % 2, 0];
         let order: Vec<usize> = places.into_iter().map(|place| left.remove(place)).collect();
         let domain = net.open_other_domain();
-        let OwnEndpoint { endpoint, cq, av } = OwnEndpoint::open(&domain, net);
-        endpoint.recv(marked_buffer(10), ANY, 1).unwrap();
+        let (endpoint, cq, av) = open_disabled_endpoint(&domain, net.info());
+        if is_enabled {
+            endpoint.enable().unwrap();
+            endpoint.recv(marked_buffer(10), ANY, 1).unwrap();
+        }
         let (mut endpoint, mut domain) = (Some(endpoint), Some(domain));
         let (mut cq, mut av) = (Some(cq), Some(av));
         for what in order {
             let is_bound = endpoint.is_some();
             match what {
                 0 => endpoint = None,
-                1 => match cq.take().unwrap().close() {
-                    Ok(()) => assert!(!is_bound),
-                    Err(Rejected { error, returned: busy }) => {
-                        assert!(is_bound && error.errno() == Errno::EBUSY);
-                        cq = Some(busy);
-                    }
-                },
-                2 => match av.take().unwrap().close() {
-                    Ok(()) => assert!(!is_bound),
-                    Err(Rejected { error, returned: busy }) => {
-                        assert!(is_bound && error.errno() == Errno::EBUSY);
-                        av = Some(busy);
-                    }
-                },
+                1 if is_bound => cq = cq.map(|cq| expect_busy(cq.close())),
+                1 => cq.take().unwrap().close().unwrap(),
+                2 if is_bound => av = av.map(|av| expect_busy(av.close())),
+                2 => av.take().unwrap().close().unwrap(),
                 _ => domain = None,
             }
         }
@@ -137,14 +129,11 @@ fn objects_may_be_dropped_while_a_thread_polls(net: &Net) {
             let (is_over, polled) = (&is_over, &polled);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    let read = cq.read();
-                    polled.fetch_add(1, Ordering::Relaxed);
-                    match read {
-                        Err(ReadError::ErrorAvailable) => {
-                            let _another_thread_may_have_it = cq.read_error();
-                        }
-                        Ok(_) | Err(_) => thread::yield_now(),
+                    if cq.read() == Err(ReadError::ErrorAvailable) {
+                        let _another_thread_may_have_it = cq.read_error();
                     }
+                    polled.fetch_add(1, Ordering::Relaxed);
+                    thread::yield_now();
                 }
                 // These are the last handles, without bindings.
                 drop(cq);
@@ -196,23 +185,16 @@ fn endpoint_closes_when_the_last_thread_drops_its_handle(net: &Net) {
                 }
             });
         }
-        let deadline = Deadline::new();
         for n in 0..200 {
             bob.endpoint.trecv(marked_buffer(700), ANY, Tag(0).ignoring(u64::MAX), n).unwrap();
         }
         // The messages of each thread arrive in order.
-        let (mut taken, mut next) = (0, [0; 4]);
-        while taken < 200 {
-            match bob.cq.read() {
-                Ok(Some(completion)) => {
-                    let next = &mut next[completion.tag.0 as usize];
-                    assert!(received_bytes(&completion.buffer) == payload(*next, 700));
-                    *next += 1;
-                    taken += 1;
-                }
-                Ok(None) => deadline.yield_or_panic("messages of all threads"),
-                Err(error) => panic!("{error}"),
-            }
+        let mut next = [0; 4];
+        for _ in 0..200 {
+            let completion = next_completion_of(&bob.cq, &[]);
+            let next = &mut next[completion.tag.0 as usize];
+            assert!(received_bytes(&completion.buffer) == payload(*next, 700));
+            *next += 1;
         }
     });
     assert_eq!(sent.into_inner(), 200);
@@ -228,12 +210,11 @@ fn dropped_endpoint_frees_posted_buffers(net: &Net) {
     let peer = FabricAddress(0);
     let mut rests = Vec::new();
     for n in 0..20 {
-        let (buffer, rest) = make_watched_buffer(5000);
-        rests.push(rest);
-        let (first, rest) = make_watched_buffer(100);
-        rests.push(rest);
-        let (second, rest) = make_watched_buffer(9000);
-        rests.push(rest);
+        let [buffer, first, second] = [5000, 100, 9000].map(|len_bytes| {
+            let (buffer, rest) = make_watched_buffer(len_bytes);
+            rests.push(rest);
+            buffer
+        });
         alice.endpoint.trecv(buffer, ANY, Tag(n), n).unwrap();
         alice.endpoint.recvv(vec![first, second], ANY, n).unwrap();
     }
@@ -277,7 +258,6 @@ fn dropped_endpoint_frees_posted_buffers(net: &Net) {
 #[over(one_process)]
 fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
     let (alice, bob) = OwnEndpoint::open_pair(net);
-    let deadline = Deadline::new();
     let to_alice = FabricAddress(0);
     (0..3).for_each(|n| alice.endpoint.recv(marked_buffer(20_000), ANY, n).unwrap());
     // The application has no handle left, but the queue still drives the endpoint.
@@ -285,20 +265,12 @@ fn forgotten_endpoint_still_receives_and_keeps_its_objects_busy(net: &Net) {
     for n in 0..3 {
         bob.endpoint.send(payload(n, 20_000), to_alice, n).unwrap();
     }
-    let mut read = 0;
-    while read < 3 {
-        let _sent = bob.cq.read();
-        match alice.cq.read() {
-            Ok(Some(completion)) => {
-                assert!(received_bytes(&completion.buffer) == payload(read, 20_000));
-                mem::forget(completion);
-                read += 1;
-            }
-            Ok(None) => deadline.yield_or_panic("messages to an endpoint that was forgotten"),
-            Err(error) => panic!("{error}"),
-        }
+    for n in 0..3 {
+        let completion = next_completion_of(&alice.cq, &[&bob.cq]);
+        assert!(received_bytes(&completion.buffer) == payload(n, 20_000));
+        mem::forget(completion);
     }
     // The objects bound to the endpoint stay busy.
-    assert_eq!(alice.cq.close().unwrap_err().errno(), Errno::EBUSY);
-    assert_eq!(alice.av.close().unwrap_err().errno(), Errno::EBUSY);
+    expect_busy(alice.cq.close());
+    expect_busy(alice.av.close());
 }

@@ -8,14 +8,10 @@ use super::prelude::*;
 fn success_is_reported_only_with_the_completion_flag(net: &Net) {
     let (alice, bob) = net.open_equal_pair(Setup::selective());
     bob.endpoint.recv(marked_buffer(64), ANY, 1).unwrap();
-    let buffers = vec![marked_buffer(64)];
-    bob.endpoint
-        .recvmsg(RecvMsg { buffers, context: 2, flags: OpFlags::COMPLETION, ..RecvMsg::default() })
-        .unwrap();
+    bob.post_receive(2, 64, None, OpFlags::COMPLETION);
     bob.endpoint.recv(marked_buffer(64), ANY, 3).unwrap();
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
-    let quiet = SendMsg { buffers: vec![payload(2, 64)], to: alice.peer(), context: 2, ..SendMsg::default() };
-    alice.endpoint.sendmsg(quiet).unwrap();
+    alice.post_send(2, 64, OpFlags::empty());
     alice.post_send(3, 64, OpFlags::COMPLETION);
     assert_eq!(alice.next_completion().context, 3);
     bob.expect_message(2, &payload(2, 64));
@@ -24,13 +20,6 @@ fn success_is_reported_only_with_the_completion_flag(net: &Net) {
     if bob.is_homespun() {
         assert!(bob.endpoint.cancel(3).is_err(), "the third has taken the third message");
     }
-    // With the default flag every operation is reported.
-    alice.endpoint.set_tx_op_flags(OpFlags::COMPLETION).unwrap();
-    bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
-    bob.endpoint.recv(marked_buffer(64), ANY, 4).unwrap();
-    alice.endpoint.send(payload(4, 64), alice.peer(), 5).unwrap();
-    assert_eq!(bob.next_completion().context, 4);
-    assert_eq!(alice.next_completion().context, 5);
 }
 
 /// A level decides when a completion may appear. It does not request a completion.
@@ -44,20 +33,16 @@ fn completion_level_alone_requests_no_completion(net: &Net) {
         alice.endpoint.set_tx_op_flags(level).unwrap();
         alice.endpoint.send(payload(context, 64), alice.peer(), context).unwrap();
         for _ in 0..2 {
-            let (buffers, flags) = (vec![marked_buffer(64)], OpFlags::COMPLETION);
-            bob.endpoint.recvmsg(RecvMsg { buffers, context, flags, ..RecvMsg::default() }).unwrap();
+            bob.post_receive(context, 64, None, OpFlags::COMPLETION);
             assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 64));
         }
         alice.assert_no_completion();
-        let buffers = vec![marked_buffer(64)];
-        let flags = level | OpFlags::COMPLETION;
-        bob.endpoint.recvmsg(RecvMsg { buffers, context: 10, ..RecvMsg::default() }).unwrap();
-        alice.post_send(context, 64, flags);
+        bob.post_receive(10, 64, None, OpFlags::empty());
+        alice.post_send(context, 64, level | OpFlags::COMPLETION);
         assert_eq!(alice.next_completion().context, context, "{level:?} with a completion");
     }
     // A level does not request a completion for receives either.
-    let flags = OpFlags::DELIVERY_COMPLETE;
-    bob.endpoint.recvmsg(RecvMsg { buffers: vec![marked_buffer(64)], flags, ..RecvMsg::default() }).unwrap();
+    bob.post_receive(0, 64, None, OpFlags::DELIVERY_COMPLETE);
     alice.endpoint.send(payload(1, 64), alice.peer(), 1).unwrap();
     bob.assert_no_completion();
     alice.assert_no_completion();
@@ -71,10 +56,9 @@ fn flags_of_a_call_replace_the_default_flags(net: &Net) {
     bob.endpoint.set_rx_op_flags(OpFlags::COMPLETION).unwrap();
     let (to, tag) = (alice.peer(), Tag(7));
     for (context, tag) in [(1, None), (3, Some(tag))] {
-        let (buffers, tagged) = (vec![marked_buffer(64)], tag.map(Into::into));
-        bob.endpoint.recvmsg(RecvMsg { buffers, tagged, context, ..RecvMsg::default() }).unwrap();
-        let buffers = vec![payload(context, 64)];
-        alice.endpoint.sendmsg(SendMsg { buffers, to, tag, context, ..SendMsg::default() }).unwrap();
+        bob.post_receive(context, 64, tag, OpFlags::empty());
+        let send = alice.message(context, 64, OpFlags::empty());
+        alice.endpoint.sendmsg(SendMsg { tag, ..send }).unwrap();
     }
     bob.endpoint.recv(marked_buffer(64), ANY, 2).unwrap();
     bob.endpoint.trecv(marked_buffer(64), ANY, tag, 4).unwrap();

@@ -1,5 +1,6 @@
 //! Regions that peers map: [`homespun::MrAttr::shareable`].
 
+use super::flush::{FLUSH, flush_call};
 use super::prelude::*;
 
 #[over(all)]
@@ -50,7 +51,7 @@ fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
 
 /// Stops the process of the owner, if the owner is in another process. The transport must map memory.
 #[over(driven, mapped_memory)]
-fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
+fn mapped_region_is_accessed_and_flushed_while_its_owner_is_stopped(net: &Net) {
     assert!(net.maps_peer_memory(), "the test is about memory that the initiator maps");
     let (alice, bob) = net.open_pair();
     let region = bob.open_region(100, MemoryKind::Shareable, 5);
@@ -58,16 +59,19 @@ fn mapped_region_is_accessed_while_its_owner_is_stopped(net: &Net) {
     if net.turns == Turns::Processes {
         bob.stop();
     }
-    alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, 2, 10, 20)).unwrap();
-    assert_eq!(alice.poll_completion().expect("it is over").unwrap().0.context, 2);
-    alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, 3, 10, 20)).unwrap();
-    assert!(
-        received_bytes(&alice.poll_completion().expect("it is over").unwrap().0.buffer) == payload(2, 20)
-    );
+    let expect_end = || alice.poll_completion().expect("it is over").unwrap().0;
+    post_access(RmaBy::Write, &alice, &region, 2, 10, 20);
+    assert_eq!(expect_end().context, 2);
+    post_access(RmaBy::Read, &alice, &region, 3, 10, 20);
+    assert!(received_bytes(&expect_end().buffer) == payload(2, 20));
+    post_access(RmaBy::InjectWrite, &alice, &region, 4, 50, 20);
+    alice.endpoint.flush(flush_call(&alice, &region, 5, 0, 100)).unwrap();
+    let flushed = expect_end();
+    assert_eq!((flushed.context, flushed.flags, flushed.len_bytes), (5, FLUSH, 100));
     if net.turns == Turns::Processes {
         bob.resume();
     }
-    assert!(region.content()[10..30] == payload(2, 20));
+    assert!(region.content()[10..30] == payload(2, 20) && region.content()[50..70] == payload(4, 20));
 }
 
 /// Shows fi_mr/closed-region-is-not-accessed.
@@ -77,7 +81,7 @@ fn access_to_a_closed_shareable_region_fails(net: &Net) {
     for round in 0..4 {
         let first = bob.open_region(1000, MemoryKind::Shareable, 5);
         write_over_link_first(&alice, &first);
-        alice.endpoint.rma(make_access(RmaBy::Write, &alice, &first, 2, 0, 1000)).unwrap();
+        post_access(RmaBy::Write, &alice, &first, 2, 0, 1000);
         alice.next_completion();
         let late = make_access(RmaBy::Write, &alice, &first, 3, 0, 10);
         drop(first);

@@ -8,8 +8,7 @@ fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {
     let sharers = Sharers::open_empty(net, &RxAttr::default());
     let endpoint = sharers.open_unbound_endpoint();
     endpoint.bind_shared_receive_context(&sharers.context).unwrap();
-    let Rejected { error, returned: context } = sharers.context.close().unwrap_err();
-    assert_eq!(error.errno(), Errno::EBUSY);
+    let context = expect_busy(sharers.context.close());
     drop(endpoint);
     context.recv(marked_buffer(8), ANY, 1).unwrap();
     context.close().expect("nothing is bound to it");
@@ -22,24 +21,22 @@ fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
     let other = net.open_other_domain();
     let others = other.shared_receive_context(&RxAttr::default()).unwrap();
     let endpoint = sharers.open_unbound_endpoint();
-    let errno = |result: Result<(), Error>| result.unwrap_err().errno();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&others)), Errno::EDOMAIN);
+    expect_error(endpoint.bind_shared_receive_context(&others), Errno::EDOMAIN);
 
     let cq = sharers.domain.open_cq(&CqAttr::default()).unwrap();
     endpoint.bind_cq(&cq, BOTH).unwrap();
-    assert_eq!(errno(endpoint.enable()), Errno::EOPBADSTATE, "it has no context");
+    assert_eq!(expect_errno(endpoint.enable()), Errno::EOPBADSTATE, "it has no context");
     endpoint.bind_shared_receive_context(&sharers.context).unwrap();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&sharers.context)), Errno::EBUSY);
+    expect_error(endpoint.bind_shared_receive_context(&sharers.context), Errno::EBUSY);
     endpoint.enable().unwrap();
-    assert_eq!(errno(endpoint.bind_shared_receive_context(&sharers.context)), Errno::EBUSY);
+    expect_error(endpoint.bind_shared_receive_context(&sharers.context), Errno::EBUSY);
 
     let refused = endpoint.recv(marked_buffer(8), ANY, 1).unwrap_err();
     assert_eq!((refused.errno(), refused.returned.len()), (Errno::ENOSYS, 8), "receives are the context's");
-    assert_eq!(endpoint.trecv(marked_buffer(8), ANY, Tag(1), 1).unwrap_err().errno(), Errno::ENOSYS);
-    assert_eq!(endpoint.recv_multi(marked_buffer(8), ANY, 1).unwrap_err().errno(), Errno::ENOSYS);
+    expect_error(endpoint.trecv(marked_buffer(8), ANY, Tag(1), 1), Errno::ENOSYS);
+    expect_error(endpoint.recv_multi(marked_buffer(8), ANY, 1), Errno::ENOSYS);
     for flags in [OpFlags::PEEK, OpFlags::CLAIM, OpFlags::CLAIM | OpFlags::DISCARD] {
-        let refused = endpoint.recvmsg(RecvMsg { flags, ..RecvMsg::default() }).unwrap_err();
-        assert_eq!(refused.errno(), Errno::ENOSYS);
+        expect_error(endpoint.recvmsg(RecvMsg { flags, ..RecvMsg::default() }), Errno::ENOSYS);
     }
 
     let info = Info { caps: Caps::MSG | Caps::SEND, ..sharers.info.clone() };
@@ -47,24 +44,25 @@ fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
     sender.bind_av(&sharers.av).unwrap();
     sender.bind_cq(&cq, BindFlags::TRANSMIT).unwrap();
     sender.bind_shared_receive_context(&sharers.context).unwrap();
-    assert_eq!(errno(sender.enable()), Errno::ENOCQ, "no queue would report what the context receives");
+    // No queue would report what the context receives.
+    expect_error(sender.enable(), Errno::ENOCQ);
     sender.bind_cq(&cq, BindFlags::RECV).unwrap();
     sender.enable().unwrap();
 
     let alone = sharers.domain.endpoint(net.info()).unwrap();
-    assert_eq!(errno(alone.bind_shared_receive_context(&sharers.context)), Errno::EINVAL);
+    expect_error(alone.bind_shared_receive_context(&sharers.context), Errno::EINVAL);
 
     let stranger = sharers.domain.endpoint(&sharers.info).unwrap();
     stranger.bind_av(&sharers.domain.open_av(&AvAttr::default()).unwrap()).unwrap();
     stranger.bind_cq(&cq, BOTH).unwrap();
     stranger.bind_shared_receive_context(&sharers.context).unwrap();
-    assert_eq!(errno(stranger.enable()), Errno::EINVAL, "it has another address vector");
+    assert_eq!(expect_errno(stranger.enable()), Errno::EINVAL, "it has another address vector");
 
     let trigger = OpFlags::from_bits_retain(1 << 20);
-    let refused = sharers.context.recvmsg(RecvMsg { flags: trigger, ..RecvMsg::default() }).unwrap_err();
-    assert_eq!(refused.errno(), Errno::EBADFLAGS);
+    let refused = sharers.context.recvmsg(RecvMsg { flags: trigger, ..RecvMsg::default() });
+    expect_error(refused, Errno::EBADFLAGS);
     let ordered = RxAttr { comp_order: homespun::flags::Order::STRICT, ..RxAttr::default() };
-    assert_eq!(sharers.domain.shared_receive_context(&ordered).unwrap_err().errno(), Errno::ENODATA);
+    expect_error(sharers.domain.shared_receive_context(&ordered), Errno::ENODATA);
 }
 
 #[over(one_process, automatic)]

@@ -13,17 +13,8 @@ fn remote_data_takes_receives_of_a_shared_context_by_the_mode_of_its_endpoint(ne
     let (peer, _) = sharers.open_peer();
     let memory = sharers.domain.register(8, &MrAttr::granting(MrAccess::REMOTE_WRITE)).unwrap();
     let write = |member: usize, data: u64| {
-        peer.endpoint
-            .expect_local()
-            .writemsg(WriteMsg {
-                buffers: vec![payload(data, 8)],
-                to: FabricAddress(member as u64),
-                memory: memory.remote(),
-                data: Some(data),
-                context: data,
-                flags: OpFlags::empty(),
-            })
-            .unwrap();
+        let (endpoint, to) = (peer.endpoint.expect_local(), FabricAddress(member as u64));
+        endpoint.writedata(payload(data, 8), data, to, memory.remote(), data).unwrap();
     };
     let next_fields = |member| fields(&sharers.next_ended(member).unwrap().0);
     sharers.context.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();

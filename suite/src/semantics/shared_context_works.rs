@@ -80,27 +80,6 @@ fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
 }
 
 #[over(one_process, automatic)]
-fn triggered_claim_of_a_context_receives_the_claimed_message(net: &Net) {
-    let sharers = open_triggering_context(net, 2);
-    let counter = open_counter(&sharers);
-    let (peer, _) = sharers.open_peer();
-    sharers.deliver(&peer, 1, payload(1, 300), Some(7));
-    let look = RecvMsg { tagged: Some(Tag(7).into()), context: 5, ..RecvMsg::default() };
-    let peek = RecvMsg { flags: OpFlags::PEEK | OpFlags::CLAIM, ..look.clone() };
-    let claim = RecvMsg { buffers: vec![marked_buffer(300)], flags: OpFlags::CLAIM, ..look };
-    sharers.context.trigger(&trigger_at(&counter, 1), peek).unwrap();
-    sharers.context.trigger(&trigger_at(&counter, 2), claim).unwrap();
-    assert_no_completion(&sharers);
-    counter.add(1);
-    let found = sharers.next_receive_completion(1);
-    assert_eq!((found.context, found.tag, found.len_bytes), (5, Tag(7), 300));
-    assert_no_completion(&sharers);
-    counter.add(1);
-    let received = sharers.next_receive_completion(1);
-    assert_eq!((received.context, received_bytes(&received.buffer)), (5, payload(1, 300).to_vec()));
-}
-
-#[over(one_process, automatic)]
 fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
     let sharers = open_triggering_context(net, 0);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
@@ -124,64 +103,70 @@ fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
     let plain = Sharers::new(net, 0);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let back = || Buffer::ReceivedVector(vec![marked_buffer(8)]);
-    let refused = |context: &SharedReceiveContext, flags| {
-        let receive = make_receive(1, 8, flags);
-        let rejected =
-            sharers.domain.queue_work(make_receive_work(trigger_at(&counter, 1), context, receive, &done));
-        let rejected = rejected.expect_err("it cannot wait");
-        assert_eq!(rejected.returned, back(), "{flags:?}");
-        rejected.error.errno()
-    };
-    assert_eq!(refused(&plain.context, OpFlags::empty()), Errno::EDOMAIN);
+    let (trigger, receive) = (trigger_at(&counter, 1), || make_receive(1, 8, OpFlags::empty()));
     let own = sharers.domain.shared_receive_context(&RxAttr::default()).unwrap();
-    assert_eq!(refused(&own, OpFlags::empty()), Errno::EOPNOTSUPP);
-    let rejected = own.trigger(&trigger_at(&counter, 1), make_receive(1, 8, OpFlags::empty())).unwrap_err();
-    assert_eq!((rejected.error.errno(), rejected.returned), (Errno::EOPNOTSUPP, back()));
+    for (context, errno) in [(&plain.context, Errno::EDOMAIN), (&own, Errno::EOPNOTSUPP)] {
+        let work = make_receive_work(trigger.clone(), context, receive(), &done);
+        expect_rejected(sharers.domain.queue_work(work), errno, back());
+    }
+    expect_rejected(own.trigger(&trigger, receive()), Errno::EOPNOTSUPP, back());
     // Endpoints with a shared context take no receives of their own.
     let endpoint = sharers.members[0].endpoint.clone();
-    let receive = || Operation::Receive(make_receive(1, 8, OpFlags::empty()));
-    let rejected = endpoint.trigger(&trigger_at(&counter, 1), receive()).unwrap_err();
-    assert_eq!((rejected.error.errno(), rejected.returned), (Errno::ENOSYS, back()));
-    let action = DeferredAction::Post { endpoint, operation: receive() };
-    let work = DeferredWork { context: 1, trigger: trigger_at(&counter, 1), action, completion: None };
-    let rejected = sharers.domain.queue_work(work).unwrap_err();
-    assert_eq!((rejected.error.errno(), rejected.returned), (Errno::ENOSYS, back()));
+    expect_rejected(endpoint.trigger(&trigger, Operation::Receive(receive())), Errno::ENOSYS, back());
+    let action = DeferredAction::Post { endpoint, operation: Operation::Receive(receive()) };
+    let work = DeferredWork { context: 1, trigger, action, completion: None };
+    expect_rejected(sharers.domain.queue_work(work), Errno::ENOSYS, back());
     assert!(!counter.is_in_use() && !done.is_in_use());
 }
 
 #[over(one_process, automatic)]
-fn deferred_claim_of_a_context_receives_the_claimed_message(net: &Net) {
-    let sharers = open_triggering_context(net, 2);
-    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
-    let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
-    for (member, received) in sharers.members.iter().zip(&received) {
-        member.endpoint.bind_counter(received, CounterEvents::RECV).unwrap();
-    }
-    let (peer, _) = sharers.open_peer();
-    let look = RecvMsg { tagged: Some(Tag(7).into()), context: 5, ..RecvMsg::default() };
-    let peek = |flags| RecvMsg { flags: OpFlags::COMPLETION | OpFlags::PEEK | flags, ..look.clone() };
-    let (buffers, flags) = (vec![marked_buffer(300)], OpFlags::COMPLETION | OpFlags::CLAIM);
-    let claim = RecvMsg { buffers, flags, ..look.clone() };
-    for (threshold, receive) in [(1, peek(OpFlags::CLAIM)), (2, claim), (3, peek(OpFlags::empty()))] {
-        let work = make_receive_work(trigger_at(&counter, threshold), &sharers.context, receive, &done);
-        sharers.domain.queue_work(work).unwrap();
-    }
-    sharers.deliver(&peer, 1, payload(1, 300), Some(7));
-    for step in 1..=2 {
-        assert_no_completion(&sharers);
-        counter.add(1);
-        let completion = sharers.next_receive_completion(1);
-        assert_eq!((completion.context, completion.tag, completion.len_bytes), (5, Tag(7), 300));
-        await_counts(&sharers, &done, (step, 0));
-        if step == 2 {
-            assert_eq!(received_bytes(&completion.buffer), payload(1, 300));
+fn waiting_claim_of_a_context_receives_the_claimed_message(net: &Net) {
+    for is_deferred in [false, true] {
+        let sharers = open_triggering_context(net, 2);
+        let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+        let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
+        for (member, received) in sharers.members.iter().zip(&received) {
+            member.endpoint.bind_counter(received, CounterEvents::RECV).unwrap();
         }
+        let await_done = |expected| {
+            if is_deferred {
+                await_counts(&sharers, &done, expected);
+            }
+        };
+        let (peer, _) = sharers.open_peer();
+        let look = |flags| RecvMsg {
+            tagged: Some(Tag(7).into()),
+            flags: OpFlags::COMPLETION | flags,
+            ..make_receive(5, 0, OpFlags::empty())
+        };
+        let claim = RecvMsg { buffers: vec![marked_buffer(300)], ..look(OpFlags::CLAIM) };
+        let receives = [look(OpFlags::PEEK | OpFlags::CLAIM), claim, look(OpFlags::PEEK)];
+        for (threshold, receive) in (1..).zip(receives) {
+            let trigger = trigger_at(&counter, threshold);
+            if is_deferred {
+                let work = make_receive_work(trigger, &sharers.context, receive, &done);
+                sharers.domain.queue_work(work).unwrap();
+            } else {
+                sharers.context.trigger(&trigger, receive).unwrap();
+            }
+        }
+        sharers.deliver(&peer, 1, payload(1, 300), Some(7));
+        for step in 1..=2 {
+            assert_no_completion(&sharers);
+            counter.add(1);
+            let completion = sharers.next_receive_completion(1);
+            assert_eq!((completion.context, completion.tag, completion.len_bytes), (5, Tag(7), 300));
+            await_done((step, 0));
+            if step == 2 {
+                assert_eq!(received_bytes(&completion.buffer), payload(1, 300));
+            }
+        }
+        counter.add(1);
+        let failed = sharers.next_ended(0).expect_err("no message is left");
+        assert_eq!((failed.completion.context, failed.error), (5, OperationError::NoMessage));
+        await_done((2, 1));
+        assert_no_completion(&sharers);
+        let counts: Vec<_> = received.iter().map(|counter| (counter.read(), counter.read_error())).collect();
+        assert_eq!(counts, [(0, 0), (1, 0)]);
     }
-    counter.add(1);
-    let failed = sharers.next_ended(0).expect_err("no message is left");
-    assert_eq!((failed.completion.context, failed.error), (5, OperationError::NoMessage));
-    await_counts(&sharers, &done, (2, 1));
-    assert_no_completion(&sharers);
-    let counts: Vec<_> = received.iter().map(|counter| (counter.read(), counter.read_error())).collect();
-    assert_eq!(counts, [(0, 0), (1, 0)]);
 }

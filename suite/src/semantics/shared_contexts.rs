@@ -96,6 +96,24 @@ impl<'a> Sharers<'a> {
         }
     }
 
+    /// Waits until operations of a member with these contexts have failed, in any order, and checks each
+    /// failure.
+    #[track_caller]
+    fn expect_failures<const N: usize>(
+        &self,
+        at: usize,
+        contexts: [u64; N],
+        check: impl Fn(&CompletionError),
+    ) {
+        let mut failed = contexts.map(|_| {
+            let failed = self.next_ended(at).expect_err("it cannot succeed");
+            check(&failed);
+            failed.completion.context
+        });
+        failed.sort_unstable();
+        assert_eq!(failed, contexts);
+    }
+
     /// Waits for a member's next completion. Panics unless a receive has succeeded.
     #[track_caller]
     pub(crate) fn next_receive_completion(&self, at: usize) -> Completion {
@@ -200,12 +218,9 @@ fn directed_receive_fails_when_the_last_link_to_its_source_ends(net: &Net) {
     sharers.drive_repeatedly();
     assert!(poll_completion(&sharers.members[0].cq).is_none(), "the peer is heard at the other endpoint");
     close_with_progress(&sharers, peer);
-    let mut ended = [sharers.next_ended(0).unwrap_err(), sharers.next_ended(0).unwrap_err()].map(|failed| {
+    sharers.expect_failures(0, [1, 2], |failed| {
         assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
-        failed.completion.context
     });
-    ended.sort_unstable();
-    assert_eq!(ended, [1, 2]);
     sharers.context.cancel(3).expect("it accepts messages of others");
 }
 
@@ -218,23 +233,15 @@ fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
     sharers.context.trecv(marked_buffer(8), absent, Tag(7), 2).unwrap();
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
     sharers.drive_repeatedly();
-    assert!(
-        poll_completion(&sharers.members[0].cq).is_none(),
-        "a receive does not connect to a peer that was never lost"
-    );
+    // A receive does not connect to a peer that was never lost.
+    assert_eq!(poll_completion(&sharers.members[0].cq), None);
     sharers.members[1].endpoint.send(payload(1, 8), absent, 4).unwrap();
-    let refused = sharers.next_ended(1).unwrap_err();
-    assert_eq!((refused.completion.context, refused.errno()), (4, Errno::ECONNREFUSED));
-    let mut ended = [sharers.next_ended(0).unwrap_err(), sharers.next_ended(0).unwrap_err()].map(|failed| {
-        assert_eq!(failed.errno(), Errno::ECONNREFUSED, "{failed:?}");
-        failed.completion.context
-    });
-    ended.sort_unstable();
-    assert_eq!(ended, [1, 2]);
+    let is_refused = |failed: &CompletionError| assert_eq!(failed.errno(), Errno::ECONNREFUSED, "{failed:?}");
+    sharers.expect_failures(1, [4], is_refused);
+    sharers.expect_failures(0, [1, 2], is_refused);
     // For a receive that is posted later, the endpoint whose send was refused connects again.
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
-    let failed = sharers.next_ended(0).unwrap_err();
-    assert_eq!((failed.completion.context, failed.errno()), (5, Errno::ECONNREFUSED));
+    sharers.expect_failures(0, [5], is_refused);
     // Once the peer has opened, a receive waits for its messages.
     let address = vacancy.address;
     drop(vacancy);
@@ -262,10 +269,8 @@ fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
     for to in [1, 0] {
         sharers.deliver(&peer, to, payload(1, 8), None);
     }
-    assert_eq!(
-        (sharers.next_receive_completion(1).context, sharers.next_receive_completion(0).context),
-        (1, 3)
-    );
+    sharers.expect_in_order(1, [1]);
+    sharers.expect_in_order(0, [3]);
 }
 
 #[over(one_process, automatic)]
@@ -285,10 +290,8 @@ fn peek_finds_messages_of_any_endpoint(net: &Net) {
     assert_eq!((found.context, found.len_bytes), (2, 30));
     sharers.context.trecv(marked_buffer(40), ANY, Tag(7), 3).unwrap();
     let taken = sharers.next_receive_completion(1);
-    assert!(
-        taken.context == 3 && received_bytes(&taken.buffer) == payload(2, 31),
-        "the claimed one is left alone"
-    );
+    // The claimed message is left alone.
+    assert_eq!((taken.context, received_bytes(&taken.buffer)), (3, payload(2, 31).to_vec()));
     let buffers = vec![marked_buffer(40)];
     sharers.context.recvmsg(RecvMsg { buffers, ..look(2, OpFlags::CLAIM) }).unwrap();
     assert!(received_bytes(&sharers.next_receive_completion(1).buffer) == payload(1, 30));

@@ -56,18 +56,15 @@ fn queues_shared_crosswise_do_not_deadlock(net: &Net) {
     let open_cq = || domain.open_cq(&CqAttr::default()).unwrap();
     let (one, other) = (open_cq(), open_cq());
     let open = |transmit: &CompletionQueue, receive: &CompletionQueue| {
-        let endpoint = domain.endpoint(net.info()).unwrap();
-        let av = domain.open_av(&AvAttr::default()).unwrap();
-        endpoint.bind_cq(transmit, BindFlags::TRANSMIT).unwrap();
-        endpoint.bind_cq(receive, BindFlags::RECV).unwrap();
-        endpoint.bind_av(&av).unwrap();
-        endpoint.enable().unwrap();
-        (endpoint, av)
+        let cqs = [(transmit, BindFlags::TRANSMIT), (receive, BindFlags::RECV)];
+        let opened = open_endpoint_with_queues(&domain, net.info(), &cqs);
+        opened.0.enable().unwrap();
+        opened
     };
     let (alice, alice_av) = open(&one, &other);
     let (bob, bob_av) = open(&other, &one);
-    let to_bob = alice_av.insert(&[bob.name().unwrap()]).remove(0).unwrap();
-    let to_alice = bob_av.insert(&[alice.name().unwrap()]).remove(0).unwrap();
+    let to_bob = alice_av.insert_one(bob.name().unwrap()).unwrap();
+    let to_alice = bob_av.insert_one(alice.name().unwrap()).unwrap();
     let messages = 300;
     let (deadline, ended) = (Deadline::new(), AtomicUsize::new(0));
     let play = |endpoint: &Endpoint, to: FabricAddress, cq: &CompletionQueue| {

@@ -39,19 +39,15 @@ fn endpoints_that_share_a_context_complete_in_their_own_queues(net: &Net) {
             sender.send(payload(base + number, 100), *to, base + number).unwrap();
         }
     }
-    let (mut sent, mut arrived, deadline) = ([0; 2], Vec::new(), Deadline::new());
-    while sent != [MESSAGES; 2] || arrived.len() as u64 != 2 * MESSAGES {
-        for (sent, (base, _, cq, _)) in sent.iter_mut().zip(&senders) {
-            if let Ok(Some(completion)) = cq.read() {
-                assert_eq!(completion.context, base + *sent, "each queue reports its own endpoint's sends");
-                *sent += 1;
-            }
+    let cqs = [&senders[0].2, &senders[1].2, &receive_cq];
+    for (base, _, cq, _) in &senders {
+        for number in *base..base + MESSAGES {
+            let sent = next_completion_of(cq, &cqs);
+            assert_eq!(sent.context, number, "each queue reports its own endpoint's sends");
         }
-        if let Ok(Some(completion)) = receive_cq.read() {
-            arrived.push(received_bytes(&completion.buffer));
-        }
-        deadline.yield_or_panic("messages of two endpoints");
     }
+    let arrived: Vec<_> =
+        (0..2 * MESSAGES).map(|_| received_bytes(&next_completion_of(&receive_cq, &cqs).buffer)).collect();
     for base in [1_000, 2_000] {
         for number in base..base + MESSAGES {
             assert!(arrived.contains(&payload(number, 100).to_vec()), "message {number}");

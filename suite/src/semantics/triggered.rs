@@ -16,7 +16,7 @@ pub(crate) fn open_triggering_pair(net: &Net) -> (Party, Party) {
 }
 
 pub(crate) fn open_counter(party: &Party) -> Counter {
-    party.local_domain().open_counter(&CounterAttr::default()).unwrap()
+    super::prelude::open_counter(party.local_domain(), WaitObject::None)
 }
 
 pub(crate) fn trigger_at(counter: &Counter, threshold: u64) -> Trigger {
@@ -29,20 +29,25 @@ pub(crate) fn make_add_work(trigger: Trigger, counter: &Counter, value: u64) -> 
     DeferredWork { context: ANY_WORK, trigger, action, completion: None }
 }
 
-/// Returns a work that posts an operation of a party's endpoint.
+/// Returns a work that posts an operation of an endpoint.
 pub(crate) fn make_post_work(
     trigger: Trigger,
-    party: &Party,
+    endpoint: &Endpoint,
     operation: Operation,
     completion: &Counter,
 ) -> DeferredWork {
-    let action = DeferredAction::Post { endpoint: party.endpoint.expect_local().clone(), operation };
+    let action = DeferredAction::Post { endpoint: endpoint.clone(), operation };
     DeferredWork { context: ANY_WORK, trigger, action, completion: Some(completion.clone()) }
 }
 
 pub(crate) fn send_operation(party: &Party, context: u64, flags: OpFlags) -> Operation {
-    let buffers = vec![payload(context, 8)];
-    Operation::Send(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
+    Operation::Send(party.message(context, 8, flags))
+}
+
+/// Returns a receive of 8 bytes from any source.
+pub(crate) fn receive_operation(context: u64, flags: OpFlags) -> Operation {
+    let buffers = vec![marked_buffer(8)];
+    Operation::Receive(RecvMsg { buffers, context, flags, ..RecvMsg::default() })
 }
 
 pub(crate) fn queue_work(party: &Party, work: DeferredWork) {
@@ -56,7 +61,8 @@ pub(crate) fn defer(
     operation: Operation,
     completion: &Counter,
 ) {
-    queue_work(party, make_post_work(trigger_at(counter, threshold), party, operation, completion));
+    let trigger = trigger_at(counter, threshold);
+    queue_work(party, make_post_work(trigger, &party.endpoint, operation, completion));
 }
 
 /// Queues an addition to a counter until another has reached a threshold.
@@ -96,14 +102,12 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
     let tagged = Some(Tag(7).into());
     let room = || vec![marked_buffer(8)];
-    let receive = RecvMsg { buffers: room(), context: 1, flags, ..RecvMsg::default() };
-    let tagged_receive = RecvMsg { buffers: room(), tagged, context: 2, ..receive };
-    let (to, tag, memory) = (alice.peer(), Some(Tag(7)), target(0, AtomicOp::Read).memory);
-    let send = SendMsg { buffers: vec![payload(4, 8)], to, tag, data: Some(9), context: 4, flags };
-    let delivery = flags | OpFlags::DELIVERY_COMPLETE;
-    let write =
-        WriteMsg { buffers: vec![payload(5, 8)], to, memory, data: None, context: 5, flags: delivery };
-    let fenced = flags | OpFlags::FENCE;
+    let tagged_receive = RecvMsg { buffers: room(), tagged, context: 2, flags, ..RecvMsg::default() };
+    let send = SendMsg { tag: Some(Tag(7)), data: Some(9), ..alice.message(4, 8, flags) };
+    let (to, memory) = (alice.peer(), target(0, AtomicOp::Read).memory);
+    let (delivery, fenced) = (flags | OpFlags::DELIVERY_COMPLETE, flags | OpFlags::FENCE);
+    let buffers = vec![payload(5, 8)];
+    let write = WriteMsg { buffers, to, memory, data: None, context: 5, flags: delivery };
     let read = ReadMsg { buffers: room(), from: to, memory, context: 6, flags: fenced };
     let base = AtomicMsg { operands: words(40), target: target(8, AtomicOp::Write), context: 7, flags };
     let (operands, sum) = (words(2), target(8, AtomicOp::Sum));
@@ -117,7 +121,7 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
         flags: fenced,
     };
     let operations = [
-        Operation::Receive(receive),
+        receive_operation(1, flags),
         Operation::Receive(tagged_receive),
         send_operation(&alice, 3, flags),
         Operation::Send(send),
@@ -127,25 +131,19 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
         Operation::FetchAtomic(fetch),
         Operation::CompareAtomic(compare),
     ];
-    let (trigger, done, added, set) =
-        (open_counter(&alice), open_counter(&alice), open_counter(&alice), open_counter(&alice));
+    let [trigger, done, added, set] = [(); 4].map(|()| open_counter(&alice));
     let count = operations.len() as u64;
     for operation in operations {
         defer(&alice, (&trigger, 3), operation, &done);
     }
     defer_add(&alice, (&trigger, 3), &added, 5);
     let action = DeferredAction::Set { counter: set.clone(), value: 6 };
-    queue_work(
-        &alice,
-        DeferredWork { context: 0, trigger: trigger_at(&trigger, 3), action, completion: None },
-    );
+    queue_work(&alice, DeferredWork { action, ..make_add_work(trigger_at(&trigger, 3), &set, 0) });
     // The deferred receives are not posted before the threshold. So messages that arrive earlier wait.
     for (tag, context) in [(None, 1), (Some(7), 2)] {
-        let (buffers, tag) = (vec![payload(context, 8)], tag.map(Tag));
-        bob.send_and_wait_for_delivery(SendMsg { buffers, to: bob.peer(), tag, ..SendMsg::default() });
-        let (buffers, tagged) = (room(), tag.map(TagMatch::from));
-        let receive = RecvMsg { buffers, tagged, context: 10 + context, ..RecvMsg::default() };
-        bob.endpoint.recvmsg(receive).unwrap();
+        let tag = tag.map(Tag);
+        bob.send_and_wait_for_delivery(SendMsg { tag, ..bob.message(context, 8, OpFlags::empty()) });
+        bob.post_receive(10 + context, 8, tag, OpFlags::empty());
     }
     trigger.add(2);
     alice.assert_no_completion();
@@ -156,10 +154,7 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     assert_eq!((added.read(), set.read(), trigger.read()), (5, 6, 3));
     let mut ended: Vec<_> = (0..count).map(|_| alice.next_completion()).collect();
     ended.sort_by_key(|completion| completion.context);
-    assert_eq!(
-        ended.iter().map(|completion| completion.context).collect::<Vec<_>>(),
-        (1..=count).collect::<Vec<_>>()
-    );
+    assert!(ended.iter().map(|completion| completion.context).eq(1..=count), "{ended:?}");
     let fetched = |place: usize| received_bytes(&ended[place].buffer);
     assert_eq!((fetched(0), fetched(1)), (payload(1, 8).to_vec(), payload(2, 8).to_vec()));
     assert_eq!(fetched(5), payload(5, 8));
@@ -191,10 +186,8 @@ fn work_is_reported_only_on_request(net: &Net) {
     }
     // Whether a receive is reported depends on the same flags.
     for (context, flags, reported) in [(3, OpFlags::empty(), 2), (4, OpFlags::COMPLETION, 3)] {
-        let receive = RecvMsg { buffers: vec![marked_buffer(8)], context, flags, ..RecvMsg::default() };
-        defer(&bob, (&trigger, 0), Operation::Receive(receive), &done);
-        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
-        assert_eq!(alice.next_completion().context, context);
+        defer(&bob, (&trigger, 0), receive_operation(context, flags), &done);
+        alice.send(context, payload(context, 8));
         await_counts(&bob, &done, (context, 0));
         if !flags.is_empty() {
             assert_eq!(bob.next_completion().context, context);
@@ -217,11 +210,7 @@ fn works_run_in_threshold_order(net: &Net) {
     }
     trigger.set(9);
     for context in 0..5 {
-        let completion = bob.next_completion();
-        assert_eq!(
-            (completion.context, received_bytes(&completion.buffer)),
-            (context, payload(context, 8).to_vec())
-        );
+        bob.expect_message(context, &payload(context, 8));
     }
     await_counts(&alice, &done, (5, 0));
     bob.assert_no_completion();
@@ -257,21 +246,16 @@ fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
     defer(&alice, (&trigger, 0), send_operation(&alice, 1, flags), &sent);
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (1, 1));
     alice.wait_for_exact_counts(&[(SEND, (1, 0))]);
-    let receive = |context| {
-        let buffers = vec![marked_buffer(8)];
-        Operation::Receive(RecvMsg { buffers, context, flags, ..RecvMsg::default() })
-    };
-    defer(&alice, (&trigger, 0), receive(2), &heard);
+    defer(&alice, (&trigger, 0), receive_operation(2, flags), &heard);
     bob.endpoint.send(payload(2, 8), bob.peer(), 2).unwrap();
     assert_eq!((alice.next_completion().context, bob.next_completion().context), (2, 2));
     alice.wait_for_exact_counts(&[(SEND, (1, 0)), (RECV, (1, 0))]);
     // The counter counts a failure, and a refusal.
-    defer(&alice, (&trigger, 0), receive(3), &heard);
+    defer(&alice, (&trigger, 0), receive_operation(3, flags), &heard);
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
     let gone = alice.insert(bob.endpoint.name().unwrap());
-    let buffers = vec![payload(4, 8)];
-    let send = SendMsg { buffers, to: gone, context: 4, flags, ..SendMsg::default() };
+    let send = SendMsg { to: gone, ..alice.message(4, 8, flags) };
     defer(&alice, (&trigger, 1), Operation::Send(send), &sent);
     alice.av.remove(&[gone]);
     trigger.add(1);
@@ -316,13 +300,9 @@ fn endpoint_and_region_events_trigger_work(net: &Net) {
         defer(&bob, (bob.local_counter(REMOTE_WRITE), 1), send_operation(&bob, 7, OpFlags::empty()), &done);
         alice.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
         for context in 1..3 {
-            let call = RmaCall::new(RmaBy::Write, payload(context, 8), alice.peer(), &region, context);
-            alice.endpoint.rma(call).unwrap();
+            post_access(RmaBy::Write, &alice, &region, context, 0, 8);
         }
-        let mut ended = [alice.next_completion(), alice.next_completion(), alice.next_completion()]
-            .map(|ended| ended.context);
-        ended.sort_unstable();
-        assert_eq!(ended, [1, 2, 7]);
+        alice.expect_each([1, 2, 7]);
         await_counts(&bob, &changed, (1, 0));
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         alice.endpoint.send(payload(1, 8), alice.peer(), 3).unwrap();
@@ -349,8 +329,7 @@ fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
     trigger.set_error(0);
     defer(&alice, (&trigger, 1), send_operation(&alice, WORKS, OpFlags::empty()), &done);
     for context in [0, 2, 4, 1, 3, 5] {
-        let completion = bob.receive(context, 8);
-        assert_eq!(received_bytes(&completion.buffer), payload(context, 8).to_vec());
+        bob.receive_message(context, 8, &payload(context, 8));
     }
     await_counts(&alice, &done, (WORKS, 0));
     assert!(trigger.is_in_use(), "what was queued after the counter was set back waits");
@@ -363,15 +342,12 @@ fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
     let trigger = open_counter(&alice);
     let endpoint = alice.endpoint.expect_local();
     endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::INJECT)).unwrap();
-    let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 2, ..RecvMsg::default() };
-    endpoint.trigger(&trigger_at(&trigger, 2), Operation::Receive(receive)).unwrap();
+    endpoint.trigger(&trigger_at(&trigger, 2), receive_operation(2, OpFlags::empty())).unwrap();
     alice.assert_no_completion();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     trigger.add(1);
-    assert_eq!(
-        (alice.next_completion().context, received_bytes(&bob.next_completion().buffer)),
-        (1, payload(1, 8).to_vec())
-    );
+    assert_eq!(alice.next_completion().context, 1);
+    bob.expect_message(1, &payload(1, 8));
     trigger.add(1);
     bob.endpoint.send(payload(2, 8), bob.peer(), 3).unwrap();
     alice.expect_message(2, &payload(2, 8));
@@ -390,11 +366,7 @@ fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let endpoint = alice.endpoint.expect_local();
     endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::empty())).unwrap();
-    let receive = |context| {
-        let buffers = vec![marked_buffer(8)];
-        Operation::Receive(RecvMsg { buffers, context, ..RecvMsg::default() })
-    };
-    endpoint.trigger(&trigger_at(&trigger, 2), receive(2)).unwrap();
+    endpoint.trigger(&trigger_at(&trigger, 2), receive_operation(2, OpFlags::empty())).unwrap();
     alice.endpoint.cancel(1).unwrap();
     let failed = alice.next_failure();
     assert_eq!((failed.completion.context, failed.error), (1, OperationError::Cancelled));
@@ -407,7 +379,7 @@ fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
     alice.wait_for_exact_counts(&[(SEND, (0, 1)), (RECV, (0, 1))]);
     // When deferred work is due, it becomes an operation of its endpoint. If the operation fails, the work
     // fails.
-    defer(&alice, (&trigger, 0), receive(3), &done);
+    defer(&alice, (&trigger, 0), receive_operation(3, OpFlags::empty()), &done);
     alice.endpoint.cancel(3).unwrap();
     assert_eq!(alice.next_failure().completion.context, 3);
     await_counts(&alice, &done, (0, 1));
@@ -421,11 +393,7 @@ fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
 fn blocked_readers_wake_for_triggered_work(net: &Net) {
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = net.open_equal_pair(Setup { asleep: true, wait, ..triggering_setup(net) });
-        let sleeping = |party: &Party| {
-            let attr = CounterAttr { wait, ..CounterAttr::default() };
-            party.local_domain().open_counter(&attr).unwrap()
-        };
-        let (trigger, done) = (sleeping(&alice), sleeping(&alice));
+        let [trigger, done] = [(); 2].map(|()| super::prelude::open_counter(alice.local_domain(), wait));
         let mut filled = [0; 8];
         let is_over = AtomicBool::new(false);
         // Only bob's wait receives this message. The message completes a deferred receive, and the
@@ -448,11 +416,10 @@ fn blocked_readers_wake_for_triggered_work(net: &Net) {
             let_threads_fall_asleep();
             trigger.add(1);
             let_threads_fall_asleep();
-            alice.endpoint.recv(crate::payload::marked_buffer(8), ANY, 3).unwrap();
+            alice.post_receives([3], 8);
             alice.endpoint.send(payload(1, 8), alice.peer(), 4).unwrap();
-            let mut ended = [0; 2].map(|_| match sleeping::sleep_until_operation_ends(alice.local_cq()) {
-                Ok((completion, _)) => completion.context,
-                Err(failed) => panic!("{failed:?}"),
+            let mut ended = [(); 2].map(|()| {
+                sleep_until_operation_ends(alice.local_cq()).expect("no operation fails").0.context
             });
             ended.sort_unstable();
             assert_eq!(ended, [3, 4]);

@@ -1,6 +1,7 @@
 //! Deferred work over connections: `fi_trigger(3)`.
 
 use super::prelude::*;
+use super::triggered::{make_post_work, receive_operation, trigger_at};
 
 /// The number of passes after which work that did not wait would have started.
 const PASSES: u32 = 100;
@@ -18,11 +19,6 @@ fn send_operation(context: u64) -> Operation {
     Operation::Send(SendMsg { buffers, to: NOWHERE, context, flags, ..SendMsg::default() })
 }
 
-fn receive_operation(context: u64) -> Operation {
-    let (buffers, flags) = (vec![marked_buffer(8)], OpFlags::COMPLETION);
-    Operation::Receive(RecvMsg { buffers, from: NOWHERE, context, flags, ..RecvMsg::default() })
-}
-
 fn write_operation(memory: RemoteMemory, context: u64) -> Operation {
     let flags = OpFlags::COMPLETION | OpFlags::DELIVERY_COMPLETE;
     let buffers = vec![payload(context, 8)];
@@ -37,12 +33,7 @@ fn queue_work(
     (counter, threshold): (&Counter, u64),
     completion: &Counter,
 ) {
-    let work = DeferredWork {
-        context: 0,
-        trigger: Trigger { counter: counter.clone(), threshold },
-        action: DeferredAction::Post { endpoint: endpoint.clone(), operation },
-        completion: Some(completion.clone()),
-    };
+    let work = make_post_work(trigger_at(counter, threshold), endpoint, operation, completion);
     side.domain.queue_work(work).unwrap();
 }
 
@@ -94,7 +85,13 @@ fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
     let (server_trigger, server_done) = (open_counter(&server), open_counter(&server));
     queue_work(&client, &one, send_operation(1), (&client_trigger, 2), &client_done);
     queue_work(&client, &one, write_operation(region.remote(), 2), (&client_trigger, 2), &client_done);
-    queue_work(&server, &other, receive_operation(3), (&server_trigger, 2), &server_done);
+    queue_work(
+        &server,
+        &other,
+        receive_operation(3, OpFlags::COMPLETION),
+        (&server_trigger, 2),
+        &server_done,
+    );
     client_trigger.add(1);
     server_trigger.add(1);
     progress_for_a_while(&[&client, &server]);
@@ -108,9 +105,8 @@ fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
 
     client_trigger.add(1);
     await_counts(&[&client, &server], &client_done, (2, 0));
-    let mut ended = [(); 2].map(|()| next_completion_of_first_side(&[&client, &server]).context);
-    ended.sort_unstable();
-    assert_eq!((ended, written()), ([1, 2], payload(2, 8).to_vec()));
+    expect_each_of_first_side(&[&client, &server], [1, 2]);
+    assert_eq!(written(), payload(2, 8));
     progress_for_a_while(&[&client, &server]);
     expect_no_completion(&server);
     server_trigger.add(1);
@@ -133,9 +129,7 @@ fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
 
     connecting.connect(listener.name().unwrap(), b"").unwrap();
     let accepting = server.accept(&next_request_of_first_side(&[&server, &client]), b"");
-    for (side, peer) in [(&server, &client), (&client, &server)] {
-        assert!(matches!(next_event_of_first_side(&[side, peer]), Ok(ConnectionEvent::Connected { .. })));
-    }
+    expect_connected(&client, &server, b"");
     trigger.add(1);
     await_counts(&[&client, &server], &done, (1, 1));
     assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 2);
@@ -153,12 +147,10 @@ fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
     for ((side, _, endpoint), (trigger, done)) in ends.into_iter().zip(&counters) {
         queue_work(side, endpoint, send_operation(1), (trigger, 1), done);
         queue_work(side, endpoint, write_operation(memory, 2), (trigger, 2), done);
-        queue_work(side, endpoint, receive_operation(3), (trigger, 3), done);
+        queue_work(side, endpoint, receive_operation(3, OpFlags::COMPLETION), (trigger, 3), done);
     }
     one.shutdown().unwrap();
-    for (side, peer, _) in ends {
-        assert!(matches!(next_event_of_first_side(&[side, peer]), Ok(ConnectionEvent::Shutdown { .. })));
-    }
+    expect_shut_down(&client, &server);
     progress_for_a_while(&[&client, &server]);
     for ((side, peer, _), (trigger, done)) in ends.into_iter().zip(&counters) {
         assert_eq!((done.read(), done.read_error()), (0, 0), "the works still wait");

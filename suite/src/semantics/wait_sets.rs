@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use rustix::event::{Timespec, epoll};
 
 use super::prelude::*;
-use crate::sleeping::sleep_on_wait_set;
+use crate::sleeping::{sleep_in_wait_set_until_operation_ends, sleep_on_wait_set};
 
 /// A length that exceeds the bytes that transports buffer for an idle peer.
 const LEN_BYTES: usize = 100_000;
@@ -149,16 +149,8 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
                 let accepting = server.accept(&request, b"");
                 accepting.recv(marked_buffer(8), ANY, 1).unwrap();
                 assert!(matches!(next_event(), ConnectionEvent::Connected { .. }));
-                let deadline = Deadline::new();
-                let arrived = loop {
-                    sleep_on_wait_set(&set);
-                    match server.cq.read() {
-                        Ok(Some(arrived)) => break arrived,
-                        Ok(None) => deadline.yield_or_panic("a message"),
-                        Err(error) => panic!("{error}"),
-                    }
-                };
-                assert_eq!(received_bytes(&arrived.buffer), payload(1, 8));
+                let arrived = sleep_in_wait_set_until_operation_ends(&set, &server.cq).expect("no failure");
+                assert_eq!(received_bytes(&arrived.0.buffer), payload(1, 8));
                 assert!(matches!(next_event(), ConnectionEvent::Shutdown { .. }));
             });
             let connecting = client.open_endpoint(CLIENT);

@@ -85,53 +85,34 @@ fn messages_of_every_size_wake_both_sides(net: &Net) {
     }
 }
 
-#[over(one_process)]
-fn completions_of_every_level_wake_the_sender(net: &Net) {
-    let lens_bytes = select_lens_bytes(net);
-    for wait in BLOCKING_WAIT_OBJECTS {
-        let (alice, bob) = open_sleepers(net, wait);
-        let take_each = || {
-            (0..LEVELS.len() * lens_bytes.len()).for_each(|_| _ = sleep_until_completion(bob.local_cq()));
-        };
-        run_beside_waiter(bob.local_cq(), take_each, || {
-            for (level, flags) in (0..).zip(LEVELS) {
-                for (n, &len_bytes) in (0..).zip(lens_bytes) {
-                    let context = 10 * level + n;
-                    // A thread that does not sleep posts the receives.
-                    let is_first = flags == OpFlags::MATCH_COMPLETE || len_bytes > 9000;
-                    let receive = || bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
-                    if is_first {
-                        receive();
-                    }
-                    alice.post_send(context, len_bytes, flags);
-                    if !is_first {
-                        let_threads_fall_asleep();
-                        receive();
-                    }
-                    assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
-                }
-            }
-        });
-        start_driving_both(net, [&alice, &bob]);
-    }
-}
-
-/// The receiver's thread sleeps while another thread posts the receive. The sender waits for the match.
+/// The receiver's thread sleeps while another thread posts the receives: that of a long message before the
+/// send, and any other after it.
 /// Shows fi_cq/match-depends-on-receiver.
 #[over(one_process)]
-fn sender_wakes_when_another_thread_posts_the_match(net: &Net) {
+fn completions_of_every_level_wake_the_sender(net: &Net) {
+    let of_level = |flags| select_lens_bytes(net).iter().map(move |&len_bytes| (flags, len_bytes));
+    let matched = [(OpFlags::MATCH_COMPLETE, 100); 30];
+    let messages: Vec<_> = LEVELS.into_iter().flat_map(of_level).chain(matched).collect();
     for wait in BLOCKING_WAIT_OBJECTS {
         let (alice, bob) = open_sleepers(net, wait);
         let take_each = || {
-            (0..30).for_each(|context| assert_eq!(sleep_until_completion(bob.local_cq()).context, context));
+            for context in 0..messages.len() as u64 {
+                assert_eq!(sleep_until_completion(bob.local_cq()).context, context);
+            }
         };
         run_beside_waiter(bob.local_cq(), take_each, || {
-            for context in 0..30 {
-                alice.post_send(context, 100, OpFlags::MATCH_COMPLETE);
-                if context % 3 == 0 {
-                    let_threads_fall_asleep();
+            for (context, &(flags, len_bytes)) in (0..).zip(&messages) {
+                let is_first = len_bytes > 9000;
+                if is_first {
+                    bob.post_receives([context], len_bytes);
                 }
-                bob.endpoint.recv(marked_buffer(100), ANY, context).unwrap();
+                alice.post_send(context, len_bytes, flags);
+                if !is_first {
+                    if context % 3 == 0 {
+                        let_threads_fall_asleep();
+                    }
+                    bob.post_receives([context], len_bytes);
+                }
                 assert_eq!(sleep_until_completion(alice.local_cq()).context, context);
             }
         });
@@ -185,14 +166,10 @@ fn killed_peer_wakes_a_blocked_reader(net: &Net) {
         alice.post_send(4, 1 << 20, OpFlags::MATCH_COMPLETE);
         thread::scope(|scope| {
             scope.spawn(|| {
-                let mut failed: Vec<u64> = (0..2)
-                    .map(|_| {
-                        sleep_until_operation_ends(alice.local_cq())
-                            .expect_err("the peer is dead")
-                            .completion
-                            .context
-                    })
-                    .collect();
+                let mut failed = [(); 2].map(|()| {
+                    let failed = sleep_until_operation_ends(alice.local_cq());
+                    failed.expect_err("the peer is dead").completion.context
+                });
                 failed.sort_unstable();
                 assert_eq!(failed, [3, 4]);
             });
@@ -365,14 +342,7 @@ fn blocked_reader_wakes_while_another_thread_polls(net: &Net) {
             scope.spawn(move || {
                 for context in 0..MESSAGES {
                     party.post_send(context, 20_000, OpFlags::DELIVERY_COMPLETE);
-                    let deadline = Deadline::new();
-                    loop {
-                        match party.local_cq().read() {
-                            Ok(Some(sent)) => break assert_eq!(sent.context, context),
-                            Ok(None) => deadline.yield_or_panic("the end of a send"),
-                            Err(error) => panic!("{error}"),
-                        }
-                    }
+                    assert_eq!(next_completion_of(party.local_cq(), &[]).context, context);
                 }
             })
         });

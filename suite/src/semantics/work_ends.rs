@@ -3,23 +3,22 @@
 use super::counters::make_region_spec;
 use super::prelude::*;
 use super::triggered::{
-    ANY_WORK, await_counter_unused, await_counts, defer, defer_add, make_add_work, make_post_work,
-    open_counter, open_triggering_pair, queue_work, send_operation, trigger_at,
+    await_counter_unused, await_counts, defer, defer_add, make_add_work, make_post_work, open_counter,
+    open_triggering_pair, queue_work, receive_operation, send_operation, trigger_at,
 };
 
 #[over(one_process)]
 fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    let receive = |context| RecvMsg { buffers: vec![marked_buffer(8)], context, ..RecvMsg::default() };
     for context in [1001, 1002] {
-        defer(&alice, (&trigger, 0), Operation::Receive(receive(context)), &done);
+        defer(&alice, (&trigger, 0), receive_operation(context, OpFlags::empty()), &done);
     }
     for context in 0..16 {
         assert_eq!(alice.endpoint.cancel(context).unwrap_err().errno(), Errno::ENOENT, "{context}");
     }
     // These operations have contexts that could also be the numbers of works.
-    (0..16).for_each(|context| alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap());
+    alice.post_receives(0..16, 8);
     alice.endpoint.cancel(1002).unwrap();
     assert_eq!(alice.next_failure().completion.context, 1002);
     bob.endpoint.send(payload(1, 8), bob.peer(), 1).unwrap();
@@ -69,10 +68,7 @@ fn work_that_is_refused_when_due_fails(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let gone = alice.insert(bob.endpoint.name().unwrap());
-    let to_gone = |context, flags| {
-        let buffers = vec![payload(context, 8)];
-        Operation::Send(SendMsg { buffers, to: gone, context, flags, ..SendMsg::default() })
-    };
+    let to_gone = |context, flags| Operation::Send(SendMsg { to: gone, ..alice.message(context, 8, flags) });
     defer(&alice, (&trigger, 1), to_gone(1, OpFlags::empty()), &done);
     defer(&alice, (&trigger, 2), to_gone(2, OpFlags::COMPLETION), &done);
     alice.endpoint.expect_local().trigger(&trigger_at(&trigger, 3), to_gone(3, OpFlags::empty())).unwrap();
@@ -94,14 +90,9 @@ fn work_that_fails_is_counted_and_reported(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
     let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    let write = WriteMsg {
-        buffers: vec![payload(1, 8)],
-        to: alice.peer(),
-        memory: RemoteMemory { address: region.address_at(0), key: region.key() + 1 },
-        data: None,
-        context: 1,
-        flags: OpFlags::empty(),
-    };
+    let memory = RemoteMemory { address: region.address_at(0), key: region.key() + 1 };
+    let (buffers, to) = (vec![payload(1, 8)], alice.peer());
+    let write = WriteMsg { buffers, to, memory, context: 1, ..WriteMsg::default() };
     defer(&alice, (&trigger, 1), Operation::Write(write), &done);
     trigger.add(1);
     alice.expect_failure(1, Errno::EKEYREJECTED);
@@ -121,12 +112,7 @@ fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net) {
     let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
     defer_add(&alice, (&trigger, 1), &changed, 1);
     defer(&alice, (&trigger, 1), send_operation(&alice, 1, OpFlags::MATCH_COMPLETE), &done);
-    let closing = |counter: Counter| {
-        let Rejected { error, returned: counter } = counter.close().expect_err("work depends on it");
-        assert_eq!(error.errno(), Errno::EBUSY);
-        counter
-    };
-    let (trigger, done, changed) = (closing(trigger), closing(done), closing(changed));
+    let [trigger, done, changed] = [trigger, done, changed].map(|counter| expect_busy(counter.close()));
     trigger.add(1);
     await_counter_unused(&alice, &trigger);
     trigger.close().unwrap();
@@ -134,7 +120,7 @@ fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net) {
     changed.close().unwrap();
     // The send is outstanding until it is matched.
     alice.assert_no_completion();
-    let done = closing(done);
+    let done = expect_busy(done.close());
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     await_counts(&alice, &done, (1, 0));
     await_counter_unused(&alice, &done);
@@ -146,10 +132,10 @@ fn closing_an_endpoint_discards_its_work(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done, changed) = (open_counter(&bob), open_counter(&bob), open_counter(&bob));
     let send = send_operation(&alice, 1, OpFlags::empty());
-    queue_work(&bob, make_post_work(trigger_at(&trigger, 1), &alice, send, &done));
+    queue_work(&bob, make_post_work(trigger_at(&trigger, 1), &alice.endpoint, send, &done));
     defer_add(&bob, (&trigger, 1), &changed, 1);
-    let receive = RecvMsg { buffers: vec![marked_buffer(8)], context: 1, ..RecvMsg::default() };
-    queue_work(&bob, make_post_work(trigger_at(&changed, 0), &alice, Operation::Receive(receive), &done));
+    let receive = receive_operation(1, OpFlags::empty());
+    queue_work(&bob, make_post_work(trigger_at(&changed, 0), &alice.endpoint, receive, &done));
     let triggered = send_operation(&alice, 2, OpFlags::empty());
     alice.endpoint.expect_local().trigger(&trigger_at(&trigger, 1), triggered).unwrap();
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -167,11 +153,10 @@ fn closing_an_endpoint_discards_its_work(net: &Net) {
 fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
     let (alice, bob) = open_triggering_pair(net);
     let (trigger, done) = (open_counter(&bob), open_counter(&bob));
-    let operation = send_operation(&alice, 1, OpFlags::empty());
-    let action = DeferredAction::Post { endpoint: alice.endpoint.expect_local().clone(), operation };
+    let send = send_operation(&alice, 1, OpFlags::empty());
+    let work = make_post_work(trigger_at(&trigger, 1), &alice.endpoint, send, &done);
     drop(alice.endpoint);
-    let (trigger_at_one, completion) = (trigger_at(&trigger, 1), Some(done.clone()));
-    queue_work(&bob, DeferredWork { context: ANY_WORK, trigger: trigger_at_one, action, completion });
+    queue_work(&bob, work);
     assert!(!trigger.is_in_use() && !done.is_in_use());
     trigger.add(1);
     bob.assert_no_completion();
@@ -189,7 +174,7 @@ fn invalid_deferred_work_is_refused(net: &Net) {
     let domain = alice.local_domain();
     let at_one = || trigger_at(&trigger, 1);
     let operation = || send_operation(&alice, 1, OpFlags::empty());
-    let send = |party: &Party| make_post_work(at_one(), party, operation(), &done);
+    let send = |party: &Party| make_post_work(at_one(), &party.endpoint, operation(), &done);
     let completion = Some(done.clone());
     let buffers = vec![payload(1, alice.endpoint.info().tx.inject_size_bytes + 1)];
     let (to, flags) = (alice.peer(), OpFlags::INJECT);
@@ -204,14 +189,13 @@ fn invalid_deferred_work_is_refused(net: &Net) {
         (DeferredWork { completion, ..make_add_work(at_one(), &done, 1) }, Errno::EINVAL, Buffer::None),
         (make_add_work(at_one(), &stranger, 1), Errno::EDOMAIN, Buffer::None),
         (
-            make_post_work(at_one(), &alice, Operation::Send(long), &done),
+            make_post_work(at_one(), &alice.endpoint, Operation::Send(long), &done),
             Errno::EMSGSIZE,
             Buffer::SentVector(buffers),
         ),
         (DeferredWork { action: of_disabled, ..send(&alice) }, Errno::EOPBADSTATE, back()),
     ] {
-        let rejected = domain.queue_work(work).expect_err("it cannot wait");
-        assert_eq!((rejected.error.errno(), rejected.returned), (errno, returned));
+        expect_rejected(domain.queue_work(work), errno, returned);
     }
     let rejected = without.endpoint.expect_local().trigger(&trigger_at(&trigger, 0), operation());
     assert_eq!(rejected.map_err(|rejected| rejected.returned), Err(back()));

@@ -1,6 +1,7 @@
 //! Connections that end with the first operation that fails (`Endpoint::set_ends_on_failure`).
 
 use super::prelude::*;
+use super::shared_connections::connect_with_shared_context;
 
 /// A region that does not exist.
 const NOTHING: RemoteMemory = RemoteMemory { key: 0x5eed, address: 0 };
@@ -32,8 +33,22 @@ fn expect_end(sides: &[&Side], endpoint: u64) -> ConnectionEnd {
 }
 
 #[track_caller]
-fn expect_failure(sides: &[&Side]) -> CompletionError {
+fn next_failure(sides: &[&Side]) -> CompletionError {
     next_operation_end_of_first_side(sides).expect_err("it cannot succeed")
+}
+
+/// Waits for the failure of the operation with this context.
+#[track_caller]
+fn expect_failure(sides: &[&Side], context: u64, error: OperationError) {
+    let failed = next_failure(sides);
+    assert_eq!((failed.completion.context, failed.error), (context, error));
+}
+
+/// Expects the end of a connection at the side where an operation has failed, and at its peer.
+#[track_caller]
+fn expect_failed_connection((failed, failed_end): (&Side, u64), (peer, peer_end): (&Side, u64)) {
+    assert_eq!(expect_end(&[failed, peer], failed_end), ConnectionEnd::OperationFailed);
+    assert!(matches!(expect_end(&[peer, failed], peer_end), ConnectionEnd::Lost(_)));
 }
 
 /// Posts operations with the contexts 90 to 92.
@@ -49,10 +64,7 @@ fn post_each_kind(endpoint: &Endpoint) -> [Result<(), Errno>; 3] {
 /// Expects the ends of what [`post_each_kind`] has posted after the failure.
 #[track_caller]
 fn expect_late_posts_flushed(sides: &[&Side]) {
-    for context in 90..93 {
-        let failed = expect_failure(sides);
-        assert_eq!((failed.completion.context, failed.error), (context, OperationError::Flushed));
-    }
+    (90..93).for_each(|context| expect_failure(sides, context, OperationError::Flushed));
 }
 
 #[over(connected, native)]
@@ -67,13 +79,10 @@ fn refused_write_flushes_all_operations(net: &Net) {
     // The peer posts no receive for these, so they do not match before the write fails.
     for context in 11..14 {
         let (buffers, flags) = (vec![payload(context, 8)], OpFlags::MATCH_COMPLETE);
-        one.sendmsg(SendMsg { buffers, tag: Some(homespun::Tag(7)), context, flags, ..SendMsg::default() })
-            .unwrap();
+        one.sendmsg(SendMsg { buffers, tag: Some(Tag(7)), context, flags, ..SendMsg::default() }).unwrap();
     }
-    let mut failures: Vec<_> = (0..7).map(|_| expect_failure(&[&client, &server])).collect();
-    let place = failures.iter().position(|failed| failed.completion.context == 10).expect("the write");
-    assert_eq!(place, 0, "it is the first that ends");
-    assert_eq!(failures.remove(place).error, OperationError::Refused(Refusal::Key));
+    expect_failure(&[&client, &server], 10, OperationError::Refused(Refusal::Key));
+    let failures = [(); 6].map(|()| next_failure(&[&client, &server]));
     for failed in &failures {
         assert_eq!((&failed.error, failed.errno()), (&OperationError::Flushed, Errno::ECANCELED));
     }
@@ -91,7 +100,7 @@ fn refused_write_flushes_all_operations(net: &Net) {
     // For the peer, the connection is lost.
     assert!(matches!(expect_end(&[&server, &client], SERVER), ConnectionEnd::Lost(_)));
     for context in 1..4 {
-        let failed = expect_failure(&[&server, &client]);
+        let failed = next_failure(&[&server, &client]);
         assert_eq!(failed.completion.context, context);
         assert!(matches!(failed.error, OperationError::Link(_)), "{:?}", failed.error);
     }
@@ -117,13 +126,10 @@ fn truncated_receive_flushes_later_ones(net: &Net) {
         }
         let received = next_completion_of_first_side(&[&server, &client]);
         assert_eq!((received.context, received_bytes(&received.buffer)), (1, payload(1, 8).to_vec()));
-        let failed = expect_failure(&[&server, &client]);
         let overflow_bytes = len_bytes as u64 - 8;
-        assert_eq!(failed.completion.context, 2);
-        assert_eq!(failed.error, OperationError::Truncated { overflow_bytes });
+        expect_failure(&[&server, &client], 2, OperationError::Truncated { overflow_bytes });
         for context in [3, 4] {
-            let failed = expect_failure(&[&server, &client]);
-            assert_eq!((failed.completion.context, &failed.error), (context, &OperationError::Flushed));
+            expect_failure(&[&server, &client], context, OperationError::Flushed);
         }
         assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::OperationFailed);
         assert_eq!(post_each_kind(&other), [Ok(()); 3]);
@@ -159,12 +165,9 @@ fn receive_too_short_for_a_waiting_message_ends_the_connection(net: &Net) {
     other.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     // The receive has failed in the call, so the endpoint sends nothing after it.
     assert_eq!(post_each_kind(&other), [Ok(()); 3]);
-    let failed = expect_failure(&[&server, &client]);
-    assert_eq!(failed.completion.context, 1);
-    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 1 });
+    expect_failure(&[&server, &client], 1, OperationError::Truncated { overflow_bytes: 1 });
     expect_late_posts_flushed(&[&server, &client]);
-    assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::OperationFailed);
-    assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
+    expect_failed_connection((&server, SERVER), (&client, CLIENT));
 }
 
 #[over(connected, native)]
@@ -174,7 +177,7 @@ fn cancel_and_accesses_of_the_peer_do_not_end_the_connection(net: &Net) {
     assert!(one.ends_on_failure());
     one.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     one.cancel(1).unwrap();
-    assert_eq!(expect_failure(&[&client]).error, OperationError::Cancelled);
+    expect_failure(&[&client], 1, OperationError::Cancelled);
     let attr = MrAttr { access: MrAccess::REMOTE_WRITE, ..MrAttr::default() };
     let region = server.domain.register(8, &attr).unwrap();
     one.writemsg(write_to(region.remote(), 2)).unwrap();
@@ -189,37 +192,18 @@ fn cancel_and_accesses_of_the_peer_do_not_end_the_connection(net: &Net) {
 fn truncated_receive_of_a_shared_context_ends_only_its_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    // A receive that names a source is refused. An unconnected endpoint may still join the context, and
-    // would have to heed the source.
-    let refused = context.recv(marked_buffer(8), FabricAddress(0), 0).unwrap_err();
-    assert_eq!(refused.error, Misuse::NoCapability(Caps::DIRECTED_RECV).into());
-    let connect = || {
-        let listener = server.open_listener(LISTENER);
-        let (connecting, request) = ask(&client, &server, &listener, b"");
-        let mut info = request.info();
-        info.ep.rx_ctx_cnt = SHARED_CONTEXT;
-        let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
-        let accepting = server.bind_endpoint(accepting, SERVER);
-        accepting.bind_shared_receive_context(&context).unwrap();
-        accepting.set_ends_on_failure(true).unwrap();
-        accepting.accept(b"").unwrap();
-        expect_connected(&client, &server, b"");
-        (connecting, accepting)
-    };
-    let (connecting, accepting) = connect();
+
+    let (connecting, accepting) = connect_with_shared_context(&client, &server, &context, true);
     for number in 1..3 {
         context.recv(marked_buffer(8), NOWHERE, number).unwrap();
     }
     connecting.send(payload(1, 9), NOWHERE, 1).unwrap();
-    let failed = expect_failure(&[&server, &client]);
-    assert_eq!(failed.completion.context, 1);
-    assert_eq!(failed.error, OperationError::Truncated { overflow_bytes: 1 });
-    assert_eq!(expect_end(&[&server, &client], SERVER), ConnectionEnd::OperationFailed);
-    assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
+    expect_failure(&[&server, &client], 1, OperationError::Truncated { overflow_bytes: 1 });
+    expect_failed_connection((&server, SERVER), (&client, CLIENT));
     next_operation_end_of_first_side(&[&client, &server]).expect("it was sent");
     // The other receive stays posted, for other connections.
     close_with_progress((connecting, accepting), &[&client, &server]);
-    let (second, _served) = connect();
+    let (second, _served) = connect_with_shared_context(&client, &server, &context, true);
     second.send(payload(2, 8), NOWHERE, 2).unwrap();
     assert_eq!(next_completion_of_first_side(&[&server, &client]).context, 2);
 }

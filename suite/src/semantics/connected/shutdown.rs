@@ -28,11 +28,8 @@ fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
         expect_error(other.recv(marked_buffer(100), NOWHERE, 9), Errno::ENOTCONN);
         expect_error(other.send(payload(1, 8), NOWHERE, 9), Errno::ENOTCONN);
         if let Some(one) = one {
-            assert_eq!(
-                next_event_of_first_side(&[&client, &server]),
-                Ok(make_shutdown_event(CLIENT)),
-                "the peer knows"
-            );
+            // The peer knows.
+            assert_eq!(next_event_of_first_side(&[&client, &server]), Ok(make_shutdown_event(CLIENT)));
             assert_eq!(one.shutdown(), Ok(()));
         }
         assert!(server.poll_event().is_none() && client.poll_event().is_none());
@@ -75,10 +72,8 @@ fn operations_fail_when_the_connection_ends(net: &Net) {
     assert_eq!(ended, [3, 4]);
     for context in [1, 2] {
         let failed = next_operation_end_of_first_side(&[&server, &client]).expect_err("no sender is left");
-        assert_eq!(
-            (failed.completion.context, failed.error),
-            (context, OperationError::Link(LinkError::Closed))
-        );
+        let error = OperationError::Link(LinkError::Closed);
+        assert_eq!((failed.completion.context, failed.error), (context, error));
     }
     expect_shut_down(&client, &server);
 }
@@ -126,22 +121,16 @@ fn accepted_request_connects_although_the_server_closes_at_once(net: &Net) {
         let accepting = server.accept(&request, b"welcome");
         drop(request);
         drop(listener);
-        assert_eq!(
-            next_event_of_first_side(&[&server, &client]),
-            Ok(make_connected_event(SERVER, b"")),
-            "{round}"
-        );
+        let connected = next_event_of_first_side(&[&server, &client]);
+        assert_eq!(connected, Ok(make_connected_event(SERVER, b"")), "{round}");
         accepting.send(payload(1, 8), NOWHERE, 1).unwrap();
         next_completion_of_first_side(&[&server]);
         // The client has made no progress since the server was connected. The close waits until the server's
         // messages are sent.
         thread::scope(|scope| {
             scope.spawn(|| drop(accepting));
-            assert_eq!(
-                next_event_of_first_side(&[&client]),
-                Ok(make_connected_event(CLIENT, b"welcome")),
-                "{round}"
-            );
+            let connected = next_event_of_first_side(&[&client]);
+            assert_eq!(connected, Ok(make_connected_event(CLIENT, b"welcome")), "{round}");
             assert_eq!(next_event_of_first_side(&[&client]), Ok(make_shutdown_event(CLIENT)), "{round}");
         });
         connecting.recv(marked_buffer(8), NOWHERE, 2).unwrap();
