@@ -10,11 +10,9 @@ use std::time::Duration;
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::wait::WaitError;
-use homespun::{
-    ConnectionEnd, ConnectionEvent, CounterAttr, CounterEvents, FabricAddress, ReadError, WaitObject,
-};
+use homespun::{ConnectionEnd, CounterAttr, CounterEvents, FabricAddress, ReadError, WaitObject};
 
-use homespun_suite::connecting::{CLIENT, LISTENER, SERVER, Side, sleep_until_event};
+use homespun_suite::connecting::{CLIENT, ConnectionEvent, LISTENER, SERVER, Side, sleep_until_event};
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, sleep_until_operation_ends};
 use homespun_suite::{Deadline, Net, Party, Setup, TransportKind, Turns, posix};

@@ -5,19 +5,16 @@ use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::{
-    ConnectionEnd, ConnectionEvent, ConnectionRequest, Endpoint, Errno, Error, FabricAddress, Misuse,
-    PassiveEndpoint,
-};
+use homespun::{ConnectionEnd, Errno, Error, FabricAddress, Misuse};
 use serde::{Deserialize, Serialize};
 
 use homespun_suite::connecting::{
-    CLIENT, EventResult, LISTENER, SERVER, Side, next_completion_of_first_side, next_event_of_first_side,
-    next_operation_end_of_first_side,
+    CLIENT, ConnectionEvent, ConnectionRequest, EventResult, LISTENER, PassiveEndpoint, SERVER, Side,
+    next_completion_of_first_side, next_event_of_first_side, next_operation_end_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
-use homespun_suite::{Deadline, Net, TransportKind, Turns};
+use homespun_suite::{Deadline, Endpoint, Net, TransportKind, Turns};
 
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
 
@@ -139,7 +136,7 @@ fn outcome_of_event(event: EventResult) -> Outcome {
 fn try_send(endpoint: &Endpoint, identity: u64, len_bytes: usize) -> Result<(), Error> {
     let (buffers, flags) = (vec![payload(identity, len_bytes)], OpFlags::DELIVERY_COMPLETE);
     let send = SendMsg { buffers, context: identity, flags, ..SendMsg::default() };
-    Ok(endpoint.sendmsg(send)?)
+    endpoint.sendmsg(send)
 }
 
 /// The entry of the other process.

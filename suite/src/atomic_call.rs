@@ -45,7 +45,6 @@ pub struct AtomicCall {
     /// The context of the operation's completion.
     pub context: u64,
     /// The flags of the call, if it takes any.
-    #[serde(with = "form::bits")]
     pub flags: OpFlags,
 }
 

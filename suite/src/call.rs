@@ -1,20 +1,23 @@
 //! The calls to a party in another process or behind the C interface, and its answers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::OpFlags;
+use homespun::error::SystemRequest;
+use homespun::flags::{CounterEvents, OpFlags};
 use homespun::{
-    Address, Bytes, BytesMut, CqFormat, Domain, Endpoint, Errno, Error, FabricAddress, ReadError, SegmentMut,
-    Tag, TagMatch,
+    Address, Again, Bytes, BytesMut, CqFormat, Domain, Endpoint, Errno, Error, FabricAddress, ReadError,
+    RemoteMemory, SegmentMut, Tag, TagMatch,
 };
 use serde::{Deserialize, Serialize};
 
-use super::atomic_call::AtomicCall;
+use super::atomic_call::{AtomicBy, AtomicCall};
+use super::ended::Ended;
 use super::flush_call::FlushCall;
-use super::form::{self, EndedForm, ErrorForm, ReadErrorForm};
+use super::form::{self, EndedForm, ReadErrorForm};
 use super::provider::{Granted, Outcome};
-use super::raw::{Post, send_from_raw_memory};
+use super::raw::{Post, RawBuffer, send_from_raw_memory};
 use super::region_spec::RegionSpec;
 use super::rma_call::RmaCall;
 use super::setup::Setup;
@@ -23,11 +26,12 @@ use super::transport::{TransportKind, Turns};
 /// A request to the party's process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum RemoteCall {
-    /// Opens the party. The first call must be an `Open`, and no later call may be one. Answered by
-    /// [`RemoteAnswer::Opened`].
+    /// Opens the party, or a side of connections, which opens its endpoints later. The first call must be an
+    /// `Open`, and no later call may be one. Answered by [`RemoteAnswer::Opened`].
     Open {
         transport: TransportKind,
         setup: Setup,
+        is_side: bool,
     },
     /// Runs a test in the process. The first and only call. Answered by [`RemoteAnswer::Outcome`].
     RunTest(TestInProcess),
@@ -36,83 +40,21 @@ pub(super) enum RemoteCall {
     Connection(ConnectionCall),
     /// From now on the process drives the party whenever it has no other call.
     StartDriving,
-    Send(RemoteSend),
-    Receive(RemoteReceive),
-    Rma(RmaCall),
-    Flush(FlushCall),
-    /// Posts an atomic operation. If it fetches into raw memory, the call [`Taken`](RemoteCall::Taken)
-    /// returns the fetched bytes.
-    Atomic(AtomicCall),
-    /// Answered by [`RemoteAnswer::Registered`].
-    Register(RegionSpec),
-    /// Returns the content of the region with this number. Answered by [`RemoteAnswer::Bytes`].
-    RegionContent(usize),
-    /// Returns a part of a region: the region's number, the offset and the length. Answered by
-    /// [`RemoteAnswer::Bytes`].
-    RegionPart(usize, usize, usize),
-    /// Copies bytes into a region: its number, the offset, the bytes.
-    RegionPut(usize, usize, #[serde(with = "serde_bytes")] Vec<u8>),
-    RegionClose(usize),
-    /// Starts counting accesses to the region with this number.
-    RegionCount(usize),
-    /// Reads a counter of a region: the region's number, and the bits of the counted event. Answered by
-    /// [`RemoteAnswer::Counted`].
-    RegionCounted(usize, u64),
-    /// Reads the endpoint's counter of the event with these bits. Answered by [`RemoteAnswer::Counted`].
-    Counted(u64),
-    /// Returns the memory of a raw region that is closed. Answered by [`RemoteAnswer::Bytes`].
-    ClosedContent(usize),
-    ReceiveRaw {
-        lens_bytes: Vec<usize>,
-        ignore: u64,
-        post: Post,
-    },
-    /// The memory of a completed raw receive. Answered by [`RemoteAnswer::Bytes`].
-    Taken {
-        context: u64,
-        len_bytes: usize,
-    },
-    /// Asks for the bytes of the message at `place` in the raw multi-receive buffer of `context`. Answered
-    /// by [`RemoteAnswer::Bytes`].
-    Within {
-        context: u64,
-        #[serde(with = "form::segment")]
-        place: SegmentMut,
-    },
-    /// Returns the whole memory of a raw receive whose endpoint is closed. Answered by
-    /// [`RemoteAnswer::Bytes`].
-    Contents {
-        context: u64,
-    },
-    /// Answered by [`RemoteAnswer::Size`].
-    MinMultiRecv,
-    SetMinMultiRecv {
-        bytes: usize,
-    },
-    Cancel {
-        context: u64,
-    },
-    /// Answered by [`RemoteAnswer::Flags`].
-    OpFlags(Direction),
-    SetOpFlags(Direction, #[serde(with = "form::bits")] OpFlags),
     /// Drives the party once, without reading a completion.
     Progress,
-    /// Answered by [`RemoteAnswer::Ended`].
-    Poll(QueueName),
-    /// Like `Poll`, but waits for some rounds.
-    Next(QueueName),
-    /// Answered by [`RemoteAnswer::Read`].
-    ReadEach(QueueName, usize),
-    /// Answered by [`RemoteAnswer::Ended`].
-    ReadError(QueueName),
-    /// Answered by [`RemoteAnswer::Text`].
-    Strerror(i32),
-    /// Answered by [`RemoteAnswer::Inserted`].
-    Insert(Vec<AddressForm>),
-    Remove(Vec<u64>),
-    /// Answered by [`RemoteAnswer::Found`].
-    ReverseLookup(AddressForm),
+    Endpoint(EndpointCall),
     CloseEndpoint,
+    Queue(QueueName, QueueCall),
+    Vector(VectorCall),
+    /// Answered by [`RemoteAnswer::Registered`].
+    Register(RegionSpec),
+    /// Makes a call to the region with this number.
+    Region(usize, RegionCall),
+    /// Makes a call to the memory of the raw operation with this context. Answered by
+    /// [`RemoteAnswer::Bytes`].
+    Buffer(u64, BufferCall),
+    /// Reads the endpoint's counter of this event. Answered by [`RemoteAnswer::Counted`].
+    Counted(CounterEvents),
     /// Makes the system refuse, with this error, all later copies between the party's process and others.
     RefuseCopies {
         errno: i32,
@@ -125,29 +67,146 @@ pub(super) enum RemoteCall {
     /// peer from a new endpoint.
     ForkCaller {
         peer: AddressForm,
-        /// The key and the address of a region of the peer.
-        region: (u64, u64),
+        /// A region of the peer.
+        region: RemoteMemory,
         #[serde(with = "serde_bytes")]
         message: Vec<u8>,
     },
 }
 
-impl RemoteCall {
-    /// Makes a call that an endpoint of the library accepts or refuses.
-    pub(super) fn make(self, endpoint: &Endpoint) -> Result<(), Error> {
+/// A call to an endpoint.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum EndpointCall {
+    Send(RemoteSend),
+    Receive(RemoteReceive),
+    /// Posts a receive into raw memory, on which a [`BufferCall`] is made later.
+    ReceiveRaw {
+        lens_bytes: Vec<usize>,
+        ignore: u64,
+        post: Post,
+    },
+    Rma(RmaCall),
+    Flush(FlushCall),
+    /// Posts an atomic operation. If it fetches into raw memory, a [`BufferCall`] returns the fetched bytes.
+    Atomic(AtomicCall),
+    Cancel {
+        context: u64,
+    },
+    /// Reads the default flags of sends. Answered by [`RemoteAnswer::Flags`].
+    TxOpFlags,
+    SetOpFlags(Direction, OpFlags),
+    /// Answered by [`RemoteAnswer::Size`].
+    MinMultiRecv,
+    SetMinMultiRecv {
+        bytes: usize,
+    },
+}
+
+impl EndpointCall {
+    /// The context of an operation that places its payload in raw memory.
+    pub(super) fn raw_context(&self) -> Option<u64> {
         match self {
-            RemoteCall::Receive(receive) => receive.post(endpoint),
-            RemoteCall::Rma(call) => call.post(endpoint),
-            RemoteCall::Flush(call) => call.post(endpoint),
-            RemoteCall::Cancel { context } => endpoint.cancel(context),
-            RemoteCall::SetOpFlags(Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags),
-            RemoteCall::SetOpFlags(Direction::Receive, flags) => endpoint.set_rx_op_flags(flags),
-            RemoteCall::SetMinMultiRecv { bytes } => {
-                endpoint.set_min_multi_recv_bytes(bytes);
-                Ok(())
+            EndpointCall::ReceiveRaw { post, .. } => Some(post.context),
+            EndpointCall::Atomic(call) if call.by == AtomicBy::Raw && call.kind.fetches() => {
+                Some(call.context)
             }
-            other => panic!("a call that is answered otherwise: {other:?}"),
+            _ => None,
         }
+    }
+
+    /// Makes a call that an endpoint of the library accepts or refuses. Returns the raw memory of the
+    /// operation. If there is a domain, long messages are sent from its send buffers.
+    pub(super) fn make(
+        self,
+        endpoint: &Endpoint,
+        buffers_of: Option<&Domain>,
+    ) -> Result<Option<RawBuffer>, Error> {
+        match self {
+            EndpointCall::Send(send) => match buffers_of {
+                Some(domain) => send.into_buffer_of(domain)?.post(endpoint)?,
+                None => send.post(endpoint)?,
+            },
+            EndpointCall::Receive(receive) => receive.post(endpoint)?,
+            EndpointCall::ReceiveRaw { lens_bytes, ignore, post } => {
+                return RawBuffer::post_receive(endpoint, &lens_bytes, ignore, post).map(Some);
+            }
+            EndpointCall::Rma(call) => call.post(endpoint)?,
+            EndpointCall::Flush(call) => call.post(endpoint)?,
+            EndpointCall::Atomic(call) => return call.post(endpoint),
+            EndpointCall::Cancel { context } => endpoint.cancel(context)?,
+            EndpointCall::SetOpFlags(Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,
+            EndpointCall::SetOpFlags(Direction::Receive, flags) => endpoint.set_rx_op_flags(flags)?,
+            EndpointCall::SetMinMultiRecv { bytes } => endpoint.set_min_multi_recv_bytes(bytes),
+            call @ (EndpointCall::TxOpFlags | EndpointCall::MinMultiRecv) => panic!("a question: {call:?}"),
+        }
+        Ok(None)
+    }
+}
+
+/// A call to a completion queue.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum QueueCall {
+    /// Answered by [`RemoteAnswer::Ended`].
+    Poll,
+    /// Like `Poll`, but waits for some rounds.
+    Next,
+    /// Answered by [`RemoteAnswer::Read`].
+    ReadEach(usize),
+    /// Answered by [`RemoteAnswer::Ended`].
+    ReadError,
+    /// Answered by [`RemoteAnswer::Text`].
+    Strerror(i32),
+}
+
+/// A call to an address vector.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum VectorCall {
+    /// Answered by [`RemoteAnswer::Inserted`].
+    Insert(Vec<AddressForm>),
+    Remove(Vec<u64>),
+    /// Answered by [`RemoteAnswer::Found`].
+    ReverseLookup(AddressForm),
+}
+
+/// A call to a region.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) enum RegionCall {
+    /// Returns a part of the region, or of the memory of a closed raw region: the offset and the length.
+    /// Answered by [`RemoteAnswer::Bytes`].
+    Part(usize, usize),
+    /// Copies bytes into the region: the offset, the bytes.
+    Put(usize, #[serde(with = "serde_bytes")] Vec<u8>),
+    /// The region may be closed already.
+    Close,
+    /// Starts counting accesses.
+    Count,
+    /// Reads the counter of an event. Answered by [`RemoteAnswer::Counted`].
+    Counted(CounterEvents),
+}
+
+/// A call to the memory of a raw receive or fetch.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) enum BufferCall {
+    /// Takes the memory of a completed operation, of which so many bytes are filled.
+    Taken { len_bytes: usize },
+    /// Returns the bytes of the message at this place in a multi-receive buffer.
+    Within(#[serde(with = "form::segment")] SegmentMut),
+    /// Returns the whole memory, once the endpoint is closed.
+    Contents,
+}
+
+impl BufferCall {
+    /// Makes the call to the memory of the operation with this context.
+    pub(super) fn make(self, rooms: &mut BTreeMap<u64, RawBuffer>, context: u64) -> RemoteAnswer {
+        let room = rooms.get(&context).expect("a raw operation of this context");
+        RemoteAnswer::Bytes(match self {
+            BufferCall::Within(place) => room.message_at(place),
+            BufferCall::Contents => room.memory_after_close(),
+            BufferCall::Taken { len_bytes } => {
+                let room = rooms.remove(&context).expect("it is there");
+                room.into_message(context, len_bytes)
+            }
+        })
     }
 }
 
@@ -226,46 +285,116 @@ pub(super) struct TestInProcess {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum RemoteAnswer {
     Done,
-    Refused(#[serde(with = "ErrorForm")] Error),
-    /// Another provider has refused the call with this errno.
-    RefusedWith(i32),
+    /// The call was refused with this errno.
+    Refused(#[serde(with = "form::errno")] Errno),
     /// The party's provider does not have what the call asks for.
     NotOffered(String),
-    Opened {
-        name: AddressForm,
-        depth_entries: usize,
-        #[serde(with = "form::optional_format")]
-        format: Option<CqFormat>,
-        /// What the provider has granted, for a party of another provider.
-        granted: Option<Granted>,
-    },
+    Opened(Opened),
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     Size(usize),
     Registered {
         number: usize,
-        key: u64,
-        address: u64,
+        memory: RemoteMemory,
     },
     Text(String),
-    Counted(u64, u64),
-    Flags(#[serde(with = "form::bits")] OpFlags),
+    Counted((u64, u64)),
+    Flags(OpFlags),
     Ended(Option<EndedForm>),
     /// `None` for an empty queue.
     Read(Option<Vec<EndedForm>>),
     ReadFailed(#[serde(with = "ReadErrorForm")] ReadError),
-    Inserted(Vec<Result<u64, RefusedForm>>),
+    Inserted(Vec<Result<u64, i32>>),
     Found(Option<u64>),
     Outcome(Outcome),
     Address(AddressForm),
     Event(Option<EventForm>),
 }
 
+/// A party or a side that was opened.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Opened {
+    pub(super) name: AddressForm,
+    pub(super) depth_entries: usize,
+    pub(super) format: CqFormat,
+    /// What the provider has granted, for a party of another provider.
+    pub(super) granted: Option<Granted>,
+}
+
+impl RemoteAnswer {
+    pub(super) fn from_result(result: Result<(), Error>) -> RemoteAnswer {
+        result.map_or_else(|error| RemoteAnswer::Refused(error.errno()), |()| RemoteAnswer::Done)
+    }
+
+    /// The answer to a call that may be refused.
+    pub(super) fn granted(self) -> Result<RemoteAnswer, Error> {
+        match self {
+            RemoteAnswer::Refused(errno) => Err(refused_with(errno)),
+            answer => Ok(answer),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn result(self) -> Result<(), Error> {
+        match self.granted()? {
+            RemoteAnswer::Done => Ok(()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn address(self) -> Result<Address, Error> {
+        match self.granted()? {
+            RemoteAnswer::Address(AddressForm(address)) => Ok(address),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn bytes(self) -> Vec<u8> {
+        match self {
+            RemoteAnswer::Bytes(bytes) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn text(self) -> String {
+        match self {
+            RemoteAnswer::Text(text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn counted(self) -> (u64, u64) {
+        match self {
+            RemoteAnswer::Counted(counted) => counted,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn ended(self) -> Result<Option<Ended>, ReadError> {
+        match self {
+            RemoteAnswer::Ended(ended) => Ok(ended.map(Ended::from)),
+            RemoteAnswer::ReadFailed(error) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The error of a call that a party has refused. The library's own errors say more than their numbers, but
+/// only in its own process.
+pub(super) fn refused_with(errno: Errno) -> Error {
+    match errno {
+        Errno::EAGAIN => Again::QueueFull.into(),
+        errno => Error::System { request: SystemRequest::Socket, errno },
+    }
+}
+
 /// An address, in a message to another process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct AddressForm(#[serde(with = "form::name")] pub Address);
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RefusedForm(#[serde(with = "ErrorForm")] pub(super) Error);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Direction {
@@ -287,14 +416,7 @@ pub enum QueueName {
 pub(super) struct RemoteSend {
     pub(super) by: SendBy,
     pub(super) buffers: Vec<Bytes>,
-    #[serde(with = "form::fabric_address")]
-    pub(super) to: FabricAddress,
-    #[serde(with = "form::optional_tag")]
-    pub(super) tag: Option<Tag>,
-    pub(super) data: Option<u64>,
-    pub(super) context: u64,
-    #[serde(with = "form::optional_flags")]
-    pub(super) flags: Option<OpFlags>,
+    pub(super) post: Post,
 }
 
 /// The call that posts a send.
@@ -320,10 +442,8 @@ pub(super) struct RemoteReceive {
     pub(super) buffers: Vec<BytesMut>,
     #[serde(with = "form::fabric_address")]
     pub(super) from: FabricAddress,
-    #[serde(with = "form::optional_tag_match")]
     pub(super) tagged: Option<TagMatch>,
     pub(super) context: u64,
-    #[serde(with = "form::bits")]
     pub(super) flags: OpFlags,
 }
 
@@ -359,7 +479,9 @@ impl RemoteSend {
     }
 
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
-        let RemoteSend { by, buffers, to, tag, data, context, flags } = self;
+        let RemoteSend { by, buffers, post } = self;
+        let Post { peer: to, tag, data, context, flags } = post;
+        let tag = tag.map(Tag);
         match by {
             SendBy::Single => {
                 let message = buffers.into_iter().next().expect("a single call has a single buffer");
@@ -378,10 +500,7 @@ impl RemoteSend {
                 let flags = flags.unwrap_or_default();
                 endpoint.sendmsg(SendMsg { buffers, to, tag, data, context, flags })?;
             }
-            SendBy::Raw => {
-                let tag = tag.map(|Tag(tag)| tag);
-                send_from_raw_memory(endpoint, &buffers, Post { peer: to, tag, data, context, flags })?;
-            }
+            SendBy::Raw => send_from_raw_memory(endpoint, &buffers, post)?,
             SendBy::Inject => endpoint.inject(&buffers.concat(), to, tag, data)?,
         }
         Ok(())

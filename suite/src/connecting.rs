@@ -1,120 +1,44 @@
 //! Endpoints with connections, and the queues to which they report.
 
-use std::borrow::Borrow;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use homespun::eq::{EqAttr, Event};
 use homespun::flags::{BindFlags, Caps, InfoFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
-    Completion, CompletionQueue, ConnectionEnd, ConnectionEvent, ConnectionRequest, CqAttr, Domain, Endpoint,
-    EqReadError, EventError, EventQueue, Fabric, PassiveEndpoint, SimulatedClock, WaitObject, WaitSet,
+    Completion, CompletionQueue, ConnectionEnd, CqAttr, Domain, EqReadError, EventError, EventQueue, Fabric,
+    SimulatedClock, WaitObject, WaitSet,
 };
-use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::deadline::{Deadline, PATIENCE};
-use super::ended::{Ended, poll_completion};
+use super::call::{ConnectionCall, RemoteAnswer, RemoteCall};
+use super::deadline::{Deadline, PATIENCE, run_while_driving};
+use super::ended::Ended;
+use super::handle::{Endpoint, Handle, Queue};
 use super::net::Net;
 use super::payload::received_bytes;
-use super::posix;
-pub(super) use super::sides::open_sides;
+pub use super::sides::{ConnectionEvent, ConnectionRequest, PassiveEndpoint};
+use super::sleeping::sleep_on_wait_object;
 use super::transport::Turns;
 
 /// A client or a server: a domain, an event queue and a completion queue. The context of each endpoint is a
-/// number.
+/// number. The objects are the library's own, or behind the C interface.
 #[derive(Debug)]
 pub struct Side {
     /// The fabric of the network.
-    pub fabric: Fabric,
+    pub fabric: Handle<Fabric>,
     /// The domain of the side's endpoints.
-    pub domain: Domain,
+    pub domain: Handle<Domain>,
     /// The info of the side's endpoints.
     pub info: Info,
     /// The queue of events of connections.
-    pub eq: EventQueue,
+    pub eq: Handle<EventQueue>,
     /// The queue of completions.
-    pub cq: CompletionQueue,
-    /// The thread that drives both queues. Exists with [`Turns::Threads`] if the queues have no wait
-    /// objects.
+    pub cq: Queue,
+    /// The thread that drives both queues. Exists with [`Turns::Threads`] if the queues are the library's
+    /// own, and have no wait objects.
     driver: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
-}
-
-/// A side, whatever library its objects are of.
-pub trait ConnectionSide: Sync {
-    /// An endpoint that connects.
-    type Endpoint;
-    /// A passive endpoint.
-    type Listener;
-    /// A request for a connection.
-    type Request;
-    /// An event of a connection.
-    type Event: Debug + PartialEq + From<ConnectionEvent>;
-
-    /// Opens a passive endpoint with this context, and has it listen.
-    fn open_listener(&self, name: u64) -> Self::Listener;
-
-    /// Opens an endpoint with this context, which requests a connection.
-    fn connect(&self, name: u64, to: &Self::Listener, data: &[u8]) -> Self::Endpoint;
-
-    /// Accepts a request with an endpoint whose context is [`SERVER`].
-    fn accept(&self, request: &Self::Request, data: &[u8]) -> Self::Endpoint;
-
-    /// Reads an event, if there is one.
-    fn poll_event(&self) -> Option<Result<Self::Event, EventError>>;
-
-    /// The request that an event brings, or the event if it is another.
-    fn request_of(event: Self::Event) -> Result<Self::Request, Self::Event>;
-
-    /// Reads the end of an operation, if there is one.
-    fn poll_operation_end(&self) -> Option<Ended>;
-
-    /// Drives the queues, without reading them.
-    fn progress(&self);
-}
-
-fn side_of<T: Borrow<Side>>(it: &T) -> &Side {
-    it.borrow()
-}
-
-impl<T: Borrow<Side> + Sync> ConnectionSide for T {
-    type Endpoint = Endpoint;
-    type Listener = PassiveEndpoint;
-    type Request = ConnectionRequest;
-    type Event = ConnectionEvent;
-
-    fn open_listener(&self, name: u64) -> PassiveEndpoint {
-        side_of(self).open_listener(name)
-    }
-
-    fn connect(&self, name: u64, to: &PassiveEndpoint, data: &[u8]) -> Endpoint {
-        let connecting = side_of(self).open_endpoint(name);
-        connecting.connect(to.name().expect("it listens"), data).expect("a new endpoint can connect");
-        connecting
-    }
-
-    fn accept(&self, request: &ConnectionRequest, data: &[u8]) -> Endpoint {
-        side_of(self).accept(request, data)
-    }
-
-    fn poll_event(&self) -> Option<EventResult> {
-        side_of(self).poll_event()
-    }
-
-    fn request_of(event: ConnectionEvent) -> Result<ConnectionRequest, ConnectionEvent> {
-        if let ConnectionEvent::Request(request) = event { Ok(request) } else { Err(event) }
-    }
-
-    fn poll_operation_end(&self) -> Option<Ended> {
-        poll_completion(&side_of(self).cq)
-    }
-
-    fn progress(&self) {
-        side_of(self).progress();
-    }
 }
 
 /// An event, or an error entry, of an event queue.
@@ -125,7 +49,17 @@ pub(super) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 impl Side {
     /// Opens a side whose queues have no wait objects.
     pub fn new(net: &Net) -> Side {
-        Side::open_with_wait_objects(net, WaitObject::None, WaitObject::None)
+        let Some((remote, info, cq)) = net.open_answering_side() else {
+            return Side::open_with_wait_objects(net, WaitObject::None, WaitObject::None);
+        };
+        Side {
+            fabric: Handle::There(remote.clone()),
+            domain: Handle::There(remote.clone()),
+            info,
+            eq: Handle::There(remote),
+            cq,
+            driver: None,
+        }
     }
 
     /// Opens a side with queues that have these wait objects.
@@ -175,7 +109,14 @@ impl Side {
         let cq = domain.open_cq(&CqAttr { wait: cq, wait_set: set.cloned(), ..CqAttr::default() });
         let (eq, cq) = (eq.expect("an event queue"), cq.expect("a completion queue"));
         let driver = is_driven.then(|| spawn_driver(&eq, &cq));
-        Side { fabric, domain, info, eq, cq, driver }
+        Side {
+            fabric: Handle::Here(fabric),
+            domain: Handle::Here(domain),
+            info,
+            eq: Handle::Here(eq),
+            cq: Queue::Here(cq),
+            driver,
+        }
     }
 
     /// Opens an endpoint bound to both queues. Its context is `name`.
@@ -198,9 +139,19 @@ impl Side {
 
     /// Binds an endpoint to both queues. Its context is `name`.
     pub fn bind_endpoint(&self, endpoint: Endpoint, name: u64) -> Endpoint {
-        endpoint.bind_eq(&self.eq, name).expect("its first event queue");
-        endpoint.bind_cq(&self.cq, BOTH).expect("its first queue");
+        let bind = |here: &homespun::Endpoint| {
+            here.bind_eq(&self.eq, name)?;
+            here.bind_cq(&self.cq, BOTH)
+        };
+        endpoint.handle().connection_call(bind, || ConnectionCall::Bind(name)).expect("its first queues");
         endpoint
+    }
+
+    /// Opens an endpoint with this context, and requests a connection.
+    pub fn connect(&self, name: u64, to: &PassiveEndpoint, data: &[u8]) -> Endpoint {
+        let connecting = self.open_endpoint(name);
+        connecting.connect(to.name().expect("it listens"), data).expect("a new endpoint can connect");
+        connecting
     }
 
     /// Opens a passive endpoint, and has it listen.
@@ -213,19 +164,41 @@ impl Side {
 
     /// Reads an event, if there is one.
     pub fn poll_event(&self) -> Option<EventResult> {
-        match self.eq.read() {
-            Ok(Some(Event::Connection(event))) => Some(Ok(event)),
+        let eq = match &self.eq {
+            Handle::Here(eq) => eq,
+            Handle::There(remote) => {
+                return match remote.call(RemoteCall::Connection(ConnectionCall::ReadEvent)) {
+                    RemoteAnswer::Event(event) => event.map(|event| event.into_result(remote, &self.info)),
+                    other => panic!("{other:?}"),
+                };
+            }
+        };
+        match eq.read() {
+            Ok(Some(Event::Connection(event))) => Some(Ok(event.into())),
             Ok(Some(other)) => panic!("an event that is not of a connection: {other:?}"),
             Ok(None) => None,
-            Err(EqReadError::ErrorAvailable) => self.eq.read_error().map(Err),
+            Err(EqReadError::ErrorAvailable) => eq.read_error().map(Err),
             Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The request that the next read of the library's own event queue finds.
+    pub fn peek_request(&self) -> Option<ConnectionRequest> {
+        match self.eq.peek() {
+            Ok(Some(Event::Connection(homespun::ConnectionEvent::Request(request)))) => Some(request.into()),
+            _ => None,
         }
     }
 
     /// Drives both queues, without reading them.
     pub fn progress(&self) {
-        self.eq.progress();
-        self.cq.progress();
+        match &self.eq {
+            Handle::Here(eq) => {
+                eq.progress();
+                self.cq.progress();
+            }
+            Handle::There(remote) => remote.progress_if_idle(),
+        }
     }
 }
 
@@ -254,7 +227,7 @@ fn spawn_driver(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, Join
 
 /// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
-pub fn next_event_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Result<S::Event, EventError> {
+pub fn next_event_of_first_side(sides: &[&Side]) -> EventResult {
     let deadline = Deadline::new();
     loop {
         if let Some(heard) = sides[0].poll_event() {
@@ -267,10 +240,10 @@ pub fn next_event_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Result<S::Ev
 
 /// Waits until an operation of the first side has ended. Drives all sides meanwhile.
 #[track_caller]
-pub fn next_operation_end_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Ended {
+pub fn next_operation_end_of_first_side(sides: &[&Side]) -> Ended {
     let deadline = Deadline::new();
     loop {
-        if let Some(ended) = sides[0].poll_operation_end() {
+        if let Some(ended) = sides[0].cq.poll_completion() {
             return ended;
         }
         sides.iter().skip(1).for_each(|side| side.progress());
@@ -280,21 +253,23 @@ pub fn next_operation_end_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Ende
 
 /// As [`next_operation_end_of_first_side`], but the operation must succeed.
 #[track_caller]
-pub fn next_completion_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Completion {
+pub fn next_completion_of_first_side(sides: &[&Side]) -> Completion {
     next_operation_end_of_first_side(sides).unwrap_or_else(|failure| panic!("{failure:?}")).0
 }
 
 /// As [`next_completion_of_first_side`], but returns the message that a receive has taken.
 #[track_caller]
-pub fn next_message_of_first_side<S: ConnectionSide>(sides: &[&S]) -> Vec<u8> {
+pub fn next_message_of_first_side(sides: &[&Side]) -> Vec<u8> {
     received_bytes(&next_completion_of_first_side(sides).buffer)
 }
 
 /// As [`next_event_of_first_side`], but the event must be a connection request.
 #[track_caller]
-pub fn next_request_of_first_side<S: ConnectionSide>(sides: &[&S]) -> S::Request {
-    let event = next_event_of_first_side(sides).unwrap_or_else(|error| panic!("not a request: {error:?}"));
-    S::request_of(event).unwrap_or_else(|event| panic!("not a request: {event:?}"))
+pub fn next_request_of_first_side(sides: &[&Side]) -> ConnectionRequest {
+    match next_event_of_first_side(sides) {
+        Ok(ConnectionEvent::Request(request)) => request,
+        other => panic!("not a request: {other:?}"),
+    }
 }
 
 /// The context of the endpoint that connects, in a [`connect_pair`].
@@ -306,7 +281,7 @@ pub const LISTENER: u64 = 3;
 
 /// As [`next_completion_of_first_side`], for operations with these contexts, in any order.
 #[track_caller]
-pub fn expect_each_of_first_side<S: ConnectionSide, const N: usize>(sides: &[&S], contexts: [u64; N]) {
+pub fn expect_each_of_first_side<const N: usize>(sides: &[&Side], contexts: [u64; N]) {
     let mut ended = [(); N].map(|()| next_completion_of_first_side(sides).context);
     ended.sort_unstable();
     assert_eq!(ended, contexts);
@@ -314,31 +289,38 @@ pub fn expect_each_of_first_side<S: ConnectionSide, const N: usize>(sides: &[&S]
 
 /// Requests a connection. Returns the endpoint and the request, which has arrived.
 #[track_caller]
-pub fn ask<S: ConnectionSide>(
-    client: &S,
-    server: &S,
-    listener: &S::Listener,
+pub fn ask(
+    client: &Side,
+    server: &Side,
+    listener: &PassiveEndpoint,
     data: &[u8],
-) -> (S::Endpoint, S::Request) {
+) -> (Endpoint, ConnectionRequest) {
     let connecting = client.connect(CLIENT, listener, data);
     (connecting, next_request_of_first_side(&[server, client]))
 }
 
 /// Waits for the event of a new connection at both sides. The server's data is for the client.
 #[track_caller]
-pub fn expect_connected<S: ConnectionSide>(client: &S, server: &S, data: &[u8]) {
-    let connected = |endpoint, data: &[u8]| ConnectionEvent::Connected { endpoint, data: data.into() }.into();
+pub fn expect_connected(client: &Side, server: &Side, data: &[u8]) {
+    let connected = |endpoint, data: &[u8]| ConnectionEvent::Connected { endpoint, data: data.into() };
     assert_eq!(next_event_of_first_side(&[server, client]), Ok(connected(SERVER, b"")));
     assert_eq!(next_event_of_first_side(&[client, server]), Ok(connected(CLIENT, data)));
 }
 
 /// Waits at both sides for the event that the connection has ended.
 #[track_caller]
-pub fn expect_shut_down<S: ConnectionSide>(client: &S, server: &S) {
+pub fn expect_shut_down(client: &Side, server: &Side) {
     for (sides, endpoint) in [([client, server], CLIENT), ([server, client], SERVER)] {
         let end = ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed };
-        assert_eq!(next_event_of_first_side(&sides), Ok(end.into()));
+        assert_eq!(next_event_of_first_side(&sides), Ok(end));
     }
+}
+
+/// Opens a client, and a server with a passive endpoint that listens.
+pub fn open_sides(net: &Net) -> (Side, Side, PassiveEndpoint) {
+    let (client, server) = (Side::new(net), Side::new(net));
+    let listener = server.open_listener(LISTENER);
+    (client, server, listener)
 }
 
 /// Opens two sides with a connection. Returns each side with its endpoint.
@@ -351,7 +333,7 @@ pub fn open_connection(net: &Net) -> ((Side, Endpoint), (Side, Endpoint)) {
 
 /// Connects an endpoint of one side to an endpoint of the other.
 #[track_caller]
-pub fn connect_pair<S: ConnectionSide>(client: &S, server: &S) -> (S::Endpoint, S::Endpoint) {
+pub fn connect_pair(client: &Side, server: &Side) -> (Endpoint, Endpoint) {
     let listener = server.open_listener(LISTENER);
     let (connecting, request) = ask(client, server, &listener, b"may I?");
     let accepting = server.accept(&request, b"you may");
@@ -360,61 +342,27 @@ pub fn connect_pair<S: ConnectionSide>(client: &S, server: &S) -> (S::Endpoint, 
 }
 
 /// Closes endpoints. Drives all sides meanwhile, since a close may wait until messages have left.
-pub fn close_with_progress<T: Send, S: ConnectionSide>(endpoints: T, sides: &[&S]) {
-    thread::scope(|scope| {
-        let closing = scope.spawn(|| drop(endpoints));
-        while !closing.is_finished() {
-            sides.iter().for_each(|side| side.progress());
-            thread::yield_now();
-        }
-    });
+#[track_caller]
+pub fn close_with_progress<T: Send + 'static>(endpoints: T, sides: &[&Side]) {
+    run_while_driving(move || drop(endpoints), || sides.iter().for_each(|side| side.progress()));
 }
 
 /// Sleeps on the wait object of the side's event queue until the next event.
 #[track_caller]
 pub fn sleep_until_event(side: &Side) -> EventResult {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Deadline::new();
     loop {
         let heard = match side.eq.wait_object() {
             WaitObject::Fd | WaitObject::MutexCond => side.poll_event().or_else(|| {
-                sleep_on_wait_object_if_allowed(&side.eq, PATIENCE);
+                sleep_on_wait_object(side.eq.expect_local(), PATIENCE);
                 side.poll_event()
             }),
-            _ => match side.eq.speek(Some(PATIENCE)) {
-                Ok(None) => None,
-                _ => side.poll_event(),
-            },
+            _ if side.eq.speek(Some(PATIENCE)) == Ok(None) => None,
+            _ => side.poll_event(),
         };
-        match heard {
-            Some(heard) => return heard,
-            None => {
-                let is_in_time = Instant::now() < deadline;
-                assert!(
-                    is_in_time,
-                    "no event has woken the reader that waits by {:?}",
-                    side.eq.wait_object()
-                );
-            }
+        if let Some(heard) = heard {
+            return heard;
         }
-    }
-}
-
-/// Sleeps on the queue's descriptor or condition variable, if the queue allows it.
-fn sleep_on_wait_object_if_allowed(eq: &EventQueue, at_most: Duration) {
-    let may_sleep = || {
-        let may = eq.try_wait().expect("a queue with a wait object");
-        if !may {
-            // Over a transport without a descriptor, `try_wait` always returns false, and the caller loops.
-            thread::yield_now();
-        }
-        may
-    };
-    if let Some(of) = eq.wait_mutex_cond().expect("a thread") {
-        posix::wait_on_condition_variable(of, at_most, may_sleep);
-    } else if may_sleep() {
-        let fd = eq.wait_fd().expect("a queue with a wait object of the application's");
-        let at_most = Timespec::try_from(at_most).expect("not so long");
-        // A signal may end the sleep early; the caller checks again.
-        let _ = rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&at_most));
+        deadline.yield_or_panic_with(|| format!("an event to wake {:?}", side.eq.wait_object()));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use homespun::{Counter, CounterAttr, CounterEvents, Domain, Endpoint, MemoryRegion, WaitObject, WaitSet};
 
-use super::call::{RemoteAnswer, RemoteCall};
+use super::call::RemoteCall;
 use super::remote_party::RemoteParty;
 
 /// All events of an endpoint that can be counted.
@@ -61,15 +61,7 @@ impl Counters {
                 let (_, counter) = counters.iter().find(|(counted, _)| *counted == event).expect("a counter");
                 (counter.read(), counter.read_error())
             }
-            Counters::There(party) => expect_counted_answer(party.call(&RemoteCall::Counted(event.bits()))),
+            Counters::There(party) => party.call(RemoteCall::Counted(event)).counted(),
         }
-    }
-}
-
-/// Returns the counter values of a process's answer.
-pub(super) fn expect_counted_answer(answer: RemoteAnswer) -> Counted {
-    match answer {
-        RemoteAnswer::Counted(value, errors) => (value, errors),
-        other => panic!("{other:?}"),
     }
 }

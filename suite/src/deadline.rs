@@ -1,5 +1,6 @@
 //! The time for which a test waits.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,5 +63,25 @@ impl Deadline {
             panic!("no progress while waiting for {}", what());
         }
         if now - self.begin < YIELDS_FOR { thread::yield_now() } else { thread::sleep(PAUSE) }
+    }
+}
+
+/// Calls `close` in a thread of its own, and `progress` meanwhile: a close may wait for what others drive.
+#[track_caller]
+pub(crate) fn run_while_driving(close: impl FnOnce() + Send + 'static, progress: impl Fn()) {
+    let deadline = Deadline::new();
+    let closing = thread::spawn(close);
+    while !closing.is_finished() {
+        progress();
+        thread::yield_now();
+        if Instant::now() >= deadline.end {
+            assert!(thread::panicking(), "no progress while waiting for the end of a close");
+            return;
+        }
+    }
+    if let Err(panic) = closing.join()
+        && !thread::panicking()
+    {
+        resume_unwind(panic);
     }
 }

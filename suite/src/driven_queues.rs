@@ -44,7 +44,7 @@ impl DrivenQueues {
         let driven = match queue {
             Queue::Here(cq) => Driven::Here(cq.clone()),
             Queue::There { remote, .. } => {
-                remote.call_for_result(&RemoteCall::StartDriving).expect("this call is not refused");
+                remote.call(RemoteCall::StartDriving).result().expect("this call is not refused");
                 Driven::There(Arc::downgrade(remote))
             }
         };

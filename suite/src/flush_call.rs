@@ -24,7 +24,6 @@ pub struct FlushCall {
     /// The context of the completion.
     pub context: u64,
     /// The flags of the flush, or `None` for the call that takes none.
-    #[serde(with = "form::optional_flags")]
     pub flags: Option<OpFlags>,
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::transport::LinkError;
-use homespun::{Address, AddressVector, Bytes, CompletionQueue, FabricAddress, OperationError};
+use homespun::{Address, AddressVector, Bytes, CompletionQueue, FabricAddress, OperationError, RemoteMemory};
 
 use super::deadline::Deadline;
 use super::ended::poll_completion;
@@ -35,13 +35,13 @@ const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 /// and that the receives stay posted until the child cancels them. Then closes the endpoint, and checks that
 /// the queue is empty.
 ///
-/// `region` has the key and the address of a region of the peer. The parent has accessed this region.
+/// The parent has accessed this region of the peer.
 pub(super) fn check_inherited_endpoint_is_unusable(
     endpoint: Endpoint,
     cq: &CompletionQueue,
     av: &AddressVector,
     peer: Address,
-    (key, address): (u64, u64),
+    RemoteMemory { address, key }: RemoteMemory,
 ) {
     let to = av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
     for (context, len_bytes) in (SENDS..).zip(LENS_BYTES) {

@@ -5,14 +5,11 @@ use std::sync::{Mutex, PoisonError};
 
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
 use homespun::endpoint::AtomicTarget;
-use homespun::error::{Argument, BadMemory, ExhaustedPorts, Missing, ObjectState, SystemRequest};
-use homespun::flags::{Caps, CompletionFlags};
-use homespun::info::ResourceManagement;
+use homespun::flags::{CompletionFlags, MrAccess};
 use homespun::transport::{Denial, LinkError};
 use homespun::{
-    Address, Again, Buffer, Bytes, BytesMut, Completion, CompletionError, CqFormat, Errno, Error,
-    FabricAddress, Fetched, Misuse, OperationError, ReadError, ReceivedLast, Refusal, RemoteMemory,
-    ReusableBuffer, SegmentMut, Tag, TagMatch,
+    Address, Buffer, Bytes, BytesMut, Completion, CompletionError, Errno, FabricAddress, Fetched, Misuse,
+    OperationError, ReadError, ReceivedLast, Refusal, RemoteMemory, ReusableBuffer, SegmentMut, Tag,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -21,25 +18,6 @@ use super::payload;
 
 /// A string constant of the library. Without this alias, serde would borrow the string from the input.
 type Constant = &'static str;
-
-/// Flags of any type, as their bits.
-pub(crate) mod bits {
-    use bitflags::Flags;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(crate) fn serialize<F: Flags<Bits = u64>, S: Serializer>(
-        flags: &F,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        flags.bits().serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, F: Flags<Bits = u64>, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<F, D::Error> {
-        u64::deserialize(from).map(F::from_bits_retain)
-    }
-}
 
 /// Strings from another process are leaked to become constants. There are only a few.
 mod constant {
@@ -122,26 +100,8 @@ travels_as! { boxed_address: Option<Box<Address>>, Option<NameForm>,
 travels_as! { named_address: Box<Address>, SocketAddr,
 |address| address.socket_addr(), |address| Box::new(address.into()) }
 travels_as! { fabric_address: FabricAddress, u64, |address| address.0, FabricAddress }
-travels_as! { tag: Tag, u64, |tag| tag.0, Tag }
-travels_as! { optional_tag: Option<Tag>, Option<u64>, |tag| tag.map(|tag| tag.0), |tag| tag.map(Tag) }
-travels_as! { optional_tag_match: Option<TagMatch>, Option<(u64, u64)>,
-|tagged| tagged.map(|TagMatch { tag, ignore }| (tag, ignore)),
-|tagged| tagged.map(|(tag, ignore)| TagMatch { tag, ignore }) }
+travels_as! { access: MrAccess, u64, |access| access.bits(), MrAccess::from_bits_retain }
 travels_as! { errno: Errno, i32, |errno| errno.raw(), Errno::new }
-travels_as! { optional_flags: Option<homespun::flags::OpFlags>, Option<u64>,
-|flags| flags.map(|flags| flags.bits()),
-|bits| bits.map(homespun::flags::OpFlags::from_bits_retain) }
-travels_as! { optional_format: Option<CqFormat>, Option<u8>,
-|format| format.map(|format| format as u8),
-|number| {
-    let formats = [CqFormat::Context, CqFormat::Msg, CqFormat::Data, CqFormat::Tagged];
-    number.and_then(|number| formats.into_iter().find(|&format| format as u8 == number))
-} }
-
-travels_as! { optional_resource_mgmt: Option<ResourceManagement>, u32,
-|choice| choice.map_or(0, ResourceManagement::raw),
-|raw| ResourceManagement::from_raw(raw).expect("it was one") }
-
 travels_as! { rooms: Vec<BytesMut>, Vec<usize>,
 |rooms| rooms.iter().map(BytesMut::len).collect(),
 |lens_bytes| lens_bytes.into_iter().map(payload::marked_buffer).collect() }
@@ -168,31 +128,13 @@ struct FetchedPart(#[serde(with = "BufferForm")] Buffer);
 
 travels_as! { atomic_kind: AtomicKind, u32, |kind| *kind as u32,
 |number| AtomicKind::from_number(number).expect("it was one") }
-travels_as! { atomic_op: AtomicOp, u32, |op| *op as u32,
-|number| AtomicOp::from_number(number).expect("it was one") }
-travels_as! { datatype: Datatype, u32, |datatype| *datatype as u32,
-|number| Datatype::from_number(number).expect("it was one") }
-
-travels_as! { atomic_target: AtomicTarget, AtomicTargetForm,
-|target| {
-    let AtomicTarget { peer, memory: RemoteMemory { address, key }, datatype, op } = *target;
-    AtomicTargetForm { peer, address, key, datatype, op }
-},
-|AtomicTargetForm { peer, address, key, datatype, op }| {
-    AtomicTarget { peer, memory: RemoteMemory { address, key }, datatype, op }
+travels_as! { atomic_target: AtomicTarget, (u64, RemoteMemory, u32, u32),
+|target| (target.peer.0, target.memory, target.datatype as u32, target.op as u32),
+|(peer, memory, datatype, op)| {
+    let datatype = Datatype::from_number(datatype).expect("it was one");
+    let op = AtomicOp::from_number(op).expect("it was one");
+    AtomicTarget { peer: FabricAddress(peer), memory, datatype, op }
 } }
-
-#[derive(Serialize, Deserialize)]
-struct AtomicTargetForm {
-    #[serde(with = "fabric_address")]
-    peer: FabricAddress,
-    address: u64,
-    key: u64,
-    #[serde(with = "datatype")]
-    datatype: Datatype,
-    #[serde(with = "atomic_op")]
-    op: AtomicOp,
-}
 
 /// The end of an operation.
 #[derive(Debug, Serialize, Deserialize)]
@@ -223,11 +165,9 @@ impl From<EndedForm> for Ended {
 #[serde(remote = "Completion")]
 pub(crate) struct CompletionForm {
     context: u64,
-    #[serde(with = "bits")]
     flags: CompletionFlags,
     len_bytes: usize,
     data: u64,
-    #[serde(with = "tag")]
     tag: Tag,
     #[serde(with = "BufferForm")]
     buffer: Buffer,
@@ -266,17 +206,21 @@ pub(crate) struct CompletionErrorForm {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "OperationError")]
 enum OperationErrorForm {
-    Truncated { overflow_bytes: u64 },
+    Truncated {
+        overflow_bytes: u64,
+    },
     Cancelled,
     Flushed,
     PeerReceive,
     NoMessage,
     Fault,
     NotDurable,
-    Deferred(#[serde(with = "boxed_misuse")] Box<Misuse>),
     Refused(#[serde(with = "RefusalForm")] Refusal),
     Link(#[serde(with = "LinkErrorForm")] LinkError),
     UnknownSource,
+    /// No call to another process defers work.
+    #[serde(skip)]
+    Deferred(Box<Misuse>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -327,116 +271,4 @@ pub(crate) enum ReadErrorForm {
     Overrun,
     NoWaitObject,
     Deadlock,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Error")]
-pub(crate) enum ErrorForm {
-    Misuse(#[serde(with = "misuse")] Misuse),
-    System {
-        #[serde(with = "system_request")]
-        request: SystemRequest,
-        #[serde(with = "errno")]
-        errno: Errno,
-    },
-    Bind {
-        #[serde(with = "named_address")]
-        address: Box<Address>,
-        #[serde(with = "errno")]
-        errno: Errno,
-        #[serde(with = "exhausted_ports")]
-        exhausted: Option<ExhaustedPorts>,
-    },
-    Again(#[serde(with = "AgainForm")] Again),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(remote = "Again")]
-enum AgainForm {
-    QueueFull,
-}
-
-travels_as! { system_request: SystemRequest, usize,
-|request| SystemRequest::ALL.iter().position(|listed| listed == request).expect("all are listed"),
-|position: usize| SystemRequest::ALL[position] }
-travels_as! { exhausted_ports: Option<ExhaustedPorts>, Option<(u16, u16)>,
-|exhausted| exhausted.map(|ports| (ports.low, ports.high)),
-|ports: Option<(u16, u16)>| ports.map(|(low, high)| ExhaustedPorts { low, high }) }
-travels_as! { boxed_misuse: Box<Misuse>, MisuseForm, |misuse| MisuseForm::from(&**misuse),
-|form| Box::new(form.into()) }
-travels_as! { misuse: Misuse, MisuseForm, |misuse| MisuseForm::from(misuse), Misuse::from }
-
-/// The mistakes that a party's calls can report.
-#[derive(Serialize, Deserialize)]
-enum MisuseForm {
-    UnknownAddress(u64),
-    TooLong {
-        len_bytes: u64,
-        max_bytes: u64,
-    },
-    TooManySegments {
-        count: usize,
-        max: usize,
-    },
-    Flags(u64),
-    NotEnabled,
-    NoCapability(u64),
-    NoAtomic {
-        #[serde(with = "atomic_kind")]
-        kind: AtomicKind,
-        #[serde(with = "atomic_op")]
-        op: AtomicOp,
-        #[serde(with = "datatype")]
-        datatype: Datatype,
-    },
-    NoOperation,
-    NoClaimedMessage,
-    KeyInUse(u64),
-    ClaimedContext,
-    NoSegment,
-    UnequalOperands,
-    PartialElement,
-}
-
-impl From<&Misuse> for MisuseForm {
-    fn from(misuse: &Misuse) -> MisuseForm {
-        match *misuse {
-            Misuse::UnknownAddress(address) => MisuseForm::UnknownAddress(address),
-            Misuse::TooLong { len_bytes, max_bytes } => MisuseForm::TooLong { len_bytes, max_bytes },
-            Misuse::TooManySegments { count, max } => MisuseForm::TooManySegments { count, max },
-            Misuse::Flags(bits) => MisuseForm::Flags(bits),
-            Misuse::State(ObjectState::EndpointNotEnabled) => MisuseForm::NotEnabled,
-            Misuse::NoCapability(missing) => MisuseForm::NoCapability(missing.bits()),
-            Misuse::NoAtomic { kind, op, datatype } => MisuseForm::NoAtomic { kind, op, datatype },
-            Misuse::NotFound(Missing::Operation) => MisuseForm::NoOperation,
-            Misuse::NotFound(Missing::ClaimedMessage) => MisuseForm::NoClaimedMessage,
-            Misuse::KeyInUse(key) => MisuseForm::KeyInUse(key),
-            Misuse::Invalid(Argument::ClaimedContext) => MisuseForm::ClaimedContext,
-            Misuse::Memory(BadMemory::NoSegment) => MisuseForm::NoSegment,
-            Misuse::Memory(BadMemory::UnequalOperands) => MisuseForm::UnequalOperands,
-            Misuse::Memory(BadMemory::PartialElement) => MisuseForm::PartialElement,
-            ref other => panic!("no call of a party in another process was expected to answer {other:?}"),
-        }
-    }
-}
-
-impl From<MisuseForm> for Misuse {
-    fn from(form: MisuseForm) -> Misuse {
-        match form {
-            MisuseForm::UnknownAddress(address) => Misuse::UnknownAddress(address),
-            MisuseForm::TooLong { len_bytes, max_bytes } => Misuse::TooLong { len_bytes, max_bytes },
-            MisuseForm::TooManySegments { count, max } => Misuse::TooManySegments { count, max },
-            MisuseForm::Flags(bits) => Misuse::Flags(bits),
-            MisuseForm::NotEnabled => Misuse::State(ObjectState::EndpointNotEnabled),
-            MisuseForm::NoCapability(missing) => Misuse::NoCapability(Caps::from_bits_retain(missing)),
-            MisuseForm::NoAtomic { kind, op, datatype } => Misuse::NoAtomic { kind, op, datatype },
-            MisuseForm::NoOperation => Misuse::NotFound(Missing::Operation),
-            MisuseForm::NoClaimedMessage => Misuse::NotFound(Missing::ClaimedMessage),
-            MisuseForm::KeyInUse(key) => Misuse::KeyInUse(key),
-            MisuseForm::ClaimedContext => Misuse::Invalid(Argument::ClaimedContext),
-            MisuseForm::NoSegment => Misuse::Memory(BadMemory::NoSegment),
-            MisuseForm::UnequalOperands => Misuse::Memory(BadMemory::UnequalOperands),
-            MisuseForm::PartialElement => Misuse::Memory(BadMemory::PartialElement),
-        }
-    }
 }

@@ -9,43 +9,88 @@ use homespun::flags::OpFlags;
 use homespun::info::Info;
 use homespun::{
     Address, AddressVector, Bytes, BytesMut, Completion, CompletionError, CompletionQueue, CqFormat, Domain,
-    Error, FabricAddress, ReadError, SegmentMut, Tag, TagMatch,
+    Errno, Error, FabricAddress, ReadError, SegmentMut, Tag, TagMatch,
 };
 
-use super::atomic_call::{AtomicBy, AtomicCall};
+use super::answering::WAITING_ROUNDS;
+use super::atomic_call::AtomicCall;
 use super::call::{
-    AddressForm, ConnectionCall, Direction, QueueName, ReceiveBy, RefusedForm, RemoteAnswer, RemoteCall,
-    RemoteReceive, RemoteSend, SendBy,
+    AddressForm, BufferCall, ConnectionCall, Direction, EndpointCall, Opened, QueueCall, QueueName,
+    ReceiveBy, RemoteAnswer, RemoteCall, RemoteReceive, RemoteSend, SendBy, VectorCall, refused_with,
 };
+use super::deadline::run_while_driving;
 use super::driven_queues::DrivenQueues;
 use super::ended::{Ended, poll_completion};
 use super::flush_call::FlushCall;
+use super::form::EndedForm;
 use super::raw::{Post, RawBuffer};
 use super::remote_party::RemoteParty;
 use super::rma_call::RmaCall;
+
+/// An object of a party: the library's own, or one that answers calls.
+#[derive(Debug)]
+pub enum Handle<T> {
+    /// In this process.
+    Here(T),
+    /// In another process, or behind the C interface.
+    There(Arc<RemoteParty>),
+}
+
+impl<T> Handle<T> {
+    /// The library's own object, for a party in this process.
+    #[track_caller]
+    pub fn expect_local(&self) -> &T {
+        match self {
+            Handle::Here(object) => object,
+            Handle::There(_) => panic!("the party answers calls: the test must say `native`"),
+        }
+    }
+
+    /// Makes a call for a connection that the object accepts or refuses.
+    pub(super) fn connection_call(
+        &self,
+        here: impl FnOnce(&T) -> Result<(), Error>,
+        there: impl FnOnce() -> ConnectionCall,
+    ) -> Result<(), Error> {
+        match self {
+            Handle::Here(object) => here(object),
+            Handle::There(remote) => remote.call(RemoteCall::Connection(there())).result(),
+        }
+    }
+
+    /// Asks for an address of the object.
+    pub(super) fn address(
+        &self,
+        here: impl FnOnce(&T) -> Result<Address, Error>,
+        there: ConnectionCall,
+    ) -> Result<Address, Error> {
+        match self {
+            Handle::Here(object) => here(object),
+            Handle::There(remote) => remote.call(RemoteCall::Connection(there)).address(),
+        }
+    }
+}
+
+impl<T> Deref for Handle<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.expect_local()
+    }
+}
 
 /// A party's endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
     /// `None` while the handle is being dropped.
-    place: Option<EndpointPlace>,
+    handle: Option<Handle<homespun::Endpoint>>,
+    info: Info,
+    /// The name of a remote endpoint without connections. An endpoint with connections gets its name late.
+    name: Option<Address>,
+    /// The domain that allocates send buffers, if the party sends from such buffers.
+    buffers_of: Option<Domain>,
     /// The queues to drive while the endpoint closes: closing waits for the endpoint's peers.
     queues: Arc<DrivenQueues>,
-}
-
-#[derive(Debug)]
-enum EndpointPlace {
-    Here {
-        endpoint: homespun::Endpoint,
-        /// The domain that allocates send buffers, if the party sends from such buffers.
-        buffers_of: Option<Domain>,
-    },
-    There {
-        remote: Arc<RemoteParty>,
-        /// `None` if the endpoint has connections, and gets its name late.
-        name: Option<Address>,
-        info: Box<Info>,
-    },
 }
 
 /// A party's completion queue.
@@ -67,13 +112,7 @@ pub enum Queue {
 }
 
 /// A party's address vector.
-#[derive(Debug)]
-pub enum Vector {
-    /// In this process.
-    Here(AddressVector),
-    /// In another process, or behind the C interface.
-    There(Arc<RemoteParty>),
-}
+pub type Vector = Handle<AddressVector>;
 
 /// The buffer of a posted receive.
 #[derive(Debug)]
@@ -91,93 +130,109 @@ pub enum ReceiveBuffer {
 
 impl Endpoint {
     /// With `buffers_of`, long messages are sent from send buffers of this domain.
-    pub(super) fn new_local(
-        endpoint: homespun::Endpoint,
-        buffers_of: Option<Domain>,
-        queues: Arc<DrivenQueues>,
-    ) -> Endpoint {
-        Endpoint { place: Some(EndpointPlace::Here { endpoint, buffers_of }), queues }
+    pub(super) fn new_local(endpoint: homespun::Endpoint, buffers_of: Option<Domain>) -> Endpoint {
+        let info = endpoint.info().clone();
+        Endpoint {
+            handle: Some(Handle::Here(endpoint)),
+            info,
+            name: None,
+            buffers_of,
+            queues: Arc::default(),
+        }
     }
 
-    pub(super) fn new_remote(
-        remote: Arc<RemoteParty>,
-        name: Option<Address>,
-        info: Info,
-        queues: Arc<DrivenQueues>,
-    ) -> Endpoint {
-        let place = EndpointPlace::There { remote, name, info: Box::new(info) };
-        Endpoint { place: Some(place), queues }
+    pub(super) fn new_remote(remote: Arc<RemoteParty>, name: Option<Address>, info: Info) -> Endpoint {
+        let handle = Some(Handle::There(remote));
+        Endpoint { handle, info, name, buffers_of: None, queues: Arc::default() }
+    }
+
+    /// Has these queues driven while the endpoint closes.
+    pub(super) fn closing_with(mut self, queues: &Arc<DrivenQueues>) -> Endpoint {
+        self.queues = queues.clone();
+        self
+    }
+
+    pub(super) fn handle(&self) -> &Handle<homespun::Endpoint> {
+        self.handle.as_ref().expect("it is used before it is dropped")
     }
 
     /// The library's own object, for a party in this process.
     #[track_caller]
     pub fn expect_local(&self) -> &homespun::Endpoint {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint,
-            EndpointPlace::There { .. } => panic!("the party answers calls: the test must say `native`"),
-        }
+        self.handle().expect_local()
     }
 
     /// The attributes of the endpoint.
     pub fn info(&self) -> &Info {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.info(),
-            EndpointPlace::There { info, .. } => info,
-        }
+        &self.info
     }
 
     /// `fi_getname(3)`.
     pub fn name(&self) -> Result<Address, Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.name(),
-            EndpointPlace::There { name: Some(name), .. } => Ok(*name),
-            EndpointPlace::There { remote, .. } => remote.call_for_address(ConnectionCall::Name),
+        match self.name {
+            Some(name) => Ok(name),
+            None => self.handle().address(homespun::Endpoint::name, ConnectionCall::Name),
         }
     }
 
     /// `fi_getpeer(3)`.
     pub fn peer(&self) -> Result<Address, Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.peer(),
-            EndpointPlace::There { remote, .. } => remote.call_for_address(ConnectionCall::Peer),
-        }
+        self.handle().address(homespun::Endpoint::peer, ConnectionCall::Peer)
     }
 
-    /// Makes a call for the endpoint's connection.
-    pub(super) fn connection_call(
-        &self,
-        here: impl FnOnce(&homespun::Endpoint) -> Result<(), Error>,
-        there: impl FnOnce() -> ConnectionCall,
-    ) -> Result<(), Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => here(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Connection(there())),
-        }
+    /// Makes a call that the endpoint accepts or refuses. Returns the raw memory of the operation.
+    pub(super) fn post(&self, call: EndpointCall) -> Result<Option<ReceiveBuffer>, Error> {
+        let remote = match self.handle() {
+            Handle::Here(_) => return Ok(self.post_here(call)?.map(ReceiveBuffer::Here)),
+            Handle::There(remote) => remote,
+        };
+        let raw_context = call.raw_context();
+        remote.call(RemoteCall::Endpoint(call)).result()?;
+        Ok(raw_context.map(|context| ReceiveBuffer::There { remote: remote.clone(), context }))
+    }
+
+    /// As [`post`](Self::post), for an endpoint of this process.
+    pub(super) fn post_here(&self, call: EndpointCall) -> Result<Option<RawBuffer>, Error> {
+        call.make(self.expect_local(), self.buffers_of.as_ref())
     }
 
     /// `fi_send(3)`.
-    pub fn send(&self, message: Bytes, to: FabricAddress, context: u64) -> Result<(), Error> {
-        self.post_send(SendBy::Single, vec![message], to, None, None, context)
+    pub fn send(&self, message: Bytes, peer: FabricAddress, context: u64) -> Result<(), Error> {
+        self.post_send(SendBy::Single, vec![message], Post { peer, context, ..Post::default() })
     }
 
     /// `fi_sendv(3)`.
-    pub fn sendv(&self, pieces: Vec<Bytes>, to: FabricAddress, context: u64) -> Result<(), Error> {
-        self.post_send(SendBy::Vector, pieces, to, None, None, context)
+    pub fn sendv(&self, pieces: Vec<Bytes>, peer: FabricAddress, context: u64) -> Result<(), Error> {
+        self.post_send(SendBy::Vector, pieces, Post { peer, context, ..Post::default() })
     }
 
     /// `fi_senddata(3)`.
-    pub fn senddata(&self, message: Bytes, data: u64, to: FabricAddress, context: u64) -> Result<(), Error> {
-        self.post_send(SendBy::Single, vec![message], to, None, Some(data), context)
+    pub fn senddata(
+        &self,
+        message: Bytes,
+        data: u64,
+        peer: FabricAddress,
+        context: u64,
+    ) -> Result<(), Error> {
+        let post = Post { peer, data: Some(data), context, ..Post::default() };
+        self.post_send(SendBy::Single, vec![message], post)
     }
 
     /// `fi_tsend(3)`.
-    pub fn tsend(&self, message: Bytes, to: FabricAddress, tag: Tag, context: u64) -> Result<(), Error> {
-        self.post_send(SendBy::Single, vec![message], to, Some(tag), None, context)
+    pub fn tsend(&self, message: Bytes, peer: FabricAddress, tag: Tag, context: u64) -> Result<(), Error> {
+        let post = Post { peer, tag: Some(tag.0), context, ..Post::default() };
+        self.post_send(SendBy::Single, vec![message], post)
     }
 
     /// `fi_tsendv(3)`.
-    pub fn tsendv(&self, pieces: Vec<Bytes>, to: FabricAddress, tag: Tag, context: u64) -> Result<(), Error> {
-        self.post_send(SendBy::Vector, pieces, to, Some(tag), None, context)
+    pub fn tsendv(
+        &self,
+        pieces: Vec<Bytes>,
+        peer: FabricAddress,
+        tag: Tag,
+        context: u64,
+    ) -> Result<(), Error> {
+        self.post_send(SendBy::Vector, pieces, Post { peer, tag: Some(tag.0), context, ..Post::default() })
     }
 
     /// `fi_tsenddata(3)`.
@@ -185,40 +240,24 @@ impl Endpoint {
         &self,
         message: Bytes,
         data: u64,
-        to: FabricAddress,
+        peer: FabricAddress,
         tag: Tag,
         context: u64,
     ) -> Result<(), Error> {
-        self.post_send(SendBy::Single, vec![message], to, Some(tag), Some(data), context)
+        let post = Post { peer, tag: Some(tag.0), data: Some(data), context, flags: None };
+        self.post_send(SendBy::Single, vec![message], post)
     }
 
     /// `fi_sendmsg(3)`, or with a tag `fi_tsendmsg(3)`.
     pub fn sendmsg(&self, send: SendMsg) -> Result<(), Error> {
-        let SendMsg { buffers, to, tag, data, context, flags } = send;
-        self.post_send_call(RemoteSend {
-            by: SendBy::Message,
-            buffers,
-            to,
-            tag,
-            data,
-            context,
-            flags: Some(flags),
-        })
+        let SendMsg { buffers, to: peer, tag, data, context, flags } = send;
+        let tag = tag.map(|Tag(tag)| tag);
+        self.post_send(SendBy::Message, buffers, Post { peer, tag, data, context, flags: Some(flags) })
     }
 
     /// Sends from raw memory that nothing else uses.
     pub fn send_from_raw_memory(&self, pieces: &[Bytes], post: Post) -> Result<(), Error> {
-        let Post { peer: to, tag, data, context, flags } = post;
-        let tag = tag.map(Tag);
-        self.post_send_call(RemoteSend {
-            by: SendBy::Raw,
-            buffers: pieces.to_vec(),
-            to,
-            tag,
-            data,
-            context,
-            flags,
-        })
+        self.post_send(SendBy::Raw, pieces.to_vec(), post)
     }
 
     /// Calls `fi_inject(3)`, with data `fi_injectdata(3)`, and with a tag `fi_tinject(3)` or
@@ -226,11 +265,16 @@ impl Endpoint {
     pub fn inject(
         &self,
         message: &[u8],
-        to: FabricAddress,
+        peer: FabricAddress,
         tag: Option<Tag>,
         data: Option<u64>,
     ) -> Result<(), Error> {
-        self.post_send(SendBy::Inject, vec![Bytes::copy_from_slice(message)], to, tag, data, 0)
+        let post = Post { peer, tag: tag.map(|Tag(tag)| tag), data, ..Post::default() };
+        self.post_send(SendBy::Inject, vec![Bytes::copy_from_slice(message)], post)
+    }
+
+    fn post_send(&self, by: SendBy, buffers: Vec<Bytes>, post: Post) -> Result<(), Error> {
+        self.post(EndpointCall::Send(RemoteSend { by, buffers, post })).map(drop)
     }
 
     /// `fi_recv(3)`.
@@ -273,14 +317,9 @@ impl Endpoint {
     /// `fi_recvmsg(3)`, or with a tag `fi_trecvmsg(3)`.
     pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = receive;
-        self.make(RemoteCall::Receive(RemoteReceive {
-            by: ReceiveBy::Message,
-            buffers,
-            from,
-            tagged,
-            context,
-            flags,
-        }))
+        let by = ReceiveBy::Message;
+        self.post(EndpointCall::Receive(RemoteReceive { by, buffers, from, tagged, context, flags }))
+            .map(drop)
     }
 
     /// Posts a receive into pieces of raw memory of these lengths. No other operation of this endpoint may
@@ -291,108 +330,8 @@ impl Endpoint {
         ignore: u64,
         post: Post,
     ) -> Result<ReceiveBuffer, Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => {
-                RawBuffer::post_receive(endpoint, lens_bytes, ignore, post).map(ReceiveBuffer::Here)
-            }
-            EndpointPlace::There { remote, .. } => {
-                remote.call_for_result(&RemoteCall::ReceiveRaw {
-                    lens_bytes: lens_bytes.to_vec(),
-                    ignore,
-                    post,
-                })?;
-                Ok(ReceiveBuffer::There { remote: remote.clone(), context: post.context })
-            }
-        }
-    }
-
-    /// Accesses a region of a peer.
-    pub fn rma(&self, call: RmaCall) -> Result<(), Error> {
-        self.make(RemoteCall::Rma(call))
-    }
-
-    /// Flushes a range of a region of a peer.
-    pub fn flush(&self, call: FlushCall) -> Result<(), Error> {
-        self.make(RemoteCall::Flush(call))
-    }
-
-    /// Posts an atomic operation on a region of a peer. If the results go to raw memory, returns that
-    /// memory. In that case no other operation of this endpoint may have the same context.
-    pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => Ok(call.post(endpoint)?.map(ReceiveBuffer::Here)),
-            EndpointPlace::There { remote, .. } => {
-                let (context, is_raw) = (call.context, call.by == AtomicBy::Raw && call.kind.fetches());
-                remote.call_for_result(&RemoteCall::Atomic(call))?;
-                Ok(is_raw.then(|| ReceiveBuffer::There { remote: remote.clone(), context }))
-            }
-        }
-    }
-
-    /// `fi_cancel(3)`.
-    pub fn cancel(&self, context: u64) -> Result<(), Error> {
-        self.make(RemoteCall::Cancel { context })
-    }
-
-    /// The default flags of sends.
-    pub fn tx_op_flags(&self) -> OpFlags {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.tx_op_flags(),
-            EndpointPlace::There { remote, .. } => {
-                match remote.call(&RemoteCall::OpFlags(Direction::Transmit)) {
-                    RemoteAnswer::Flags(flags) => flags,
-                    other => panic!("{other:?}"),
-                }
-            }
-        }
-    }
-
-    /// Replaces the default flags of sends.
-    pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        self.make(RemoteCall::SetOpFlags(Direction::Transmit, flags))
-    }
-
-    /// Replaces the default flags of receives.
-    pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
-        self.make(RemoteCall::SetOpFlags(Direction::Receive, flags))
-    }
-
-    /// `FI_OPT_MIN_MULTI_RECV`.
-    pub fn min_multi_recv_bytes(&self) -> usize {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => endpoint.min_multi_recv_bytes(),
-            EndpointPlace::There { remote, .. } => match remote.call(&RemoteCall::MinMultiRecv) {
-                RemoteAnswer::Size(bytes) => bytes,
-                other => panic!("{other:?}"),
-            },
-        }
-    }
-
-    /// Sets `FI_OPT_MIN_MULTI_RECV`.
-    pub fn set_min_multi_recv_bytes(&self, bytes: usize) {
-        self.make(RemoteCall::SetMinMultiRecv { bytes }).expect("any number will do");
-    }
-
-    fn post_send(
-        &self,
-        by: SendBy,
-        buffers: Vec<Bytes>,
-        to: FabricAddress,
-        tag: Option<Tag>,
-        data: Option<u64>,
-        context: u64,
-    ) -> Result<(), Error> {
-        self.post_send_call(RemoteSend { by, buffers, to, tag, data, context, flags: None })
-    }
-
-    pub(super) fn post_send_call(&self, send: RemoteSend) -> Result<(), Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, buffers_of: None } => send.post(endpoint),
-            EndpointPlace::Here { endpoint, buffers_of: Some(domain) } => {
-                send.into_buffer_of(domain)?.post(endpoint)
-            }
-            EndpointPlace::There { remote, .. } => remote.call_for_result(&RemoteCall::Send(send)),
-        }
+        let call = EndpointCall::ReceiveRaw { lens_bytes: lens_bytes.to_vec(), ignore, post };
+        self.post(call).map(|buffer| buffer.expect("the receive has raw memory"))
     }
 
     fn post_receive(
@@ -404,19 +343,66 @@ impl Endpoint {
         context: u64,
     ) -> Result<(), Error> {
         let flags = OpFlags::empty();
-        self.make(RemoteCall::Receive(RemoteReceive { by, buffers, from, tagged, context, flags }))
+        self.post(EndpointCall::Receive(RemoteReceive { by, buffers, from, tagged, context, flags }))
+            .map(drop)
     }
 
-    /// Makes a call that the endpoint accepts or refuses.
-    fn make(&self, call: RemoteCall) -> Result<(), Error> {
-        match self.place() {
-            EndpointPlace::Here { endpoint, .. } => call.make(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_for_result(&call),
+    /// Accesses a region of a peer.
+    pub fn rma(&self, call: RmaCall) -> Result<(), Error> {
+        self.post(EndpointCall::Rma(call)).map(drop)
+    }
+
+    /// Flushes a range of a region of a peer.
+    pub fn flush(&self, call: FlushCall) -> Result<(), Error> {
+        self.post(EndpointCall::Flush(call)).map(drop)
+    }
+
+    /// Posts an atomic operation on a region of a peer. If the results go to raw memory, returns that
+    /// memory. In that case no other operation of this endpoint may have the same context.
+    pub fn atomic(&self, call: AtomicCall) -> Result<Option<ReceiveBuffer>, Error> {
+        self.post(EndpointCall::Atomic(call))
+    }
+
+    /// `fi_cancel(3)`.
+    pub fn cancel(&self, context: u64) -> Result<(), Error> {
+        self.post(EndpointCall::Cancel { context }).map(drop)
+    }
+
+    /// The default flags of sends.
+    pub fn tx_op_flags(&self) -> OpFlags {
+        match self.handle() {
+            Handle::Here(endpoint) => endpoint.tx_op_flags(),
+            Handle::There(remote) => match remote.call(RemoteCall::Endpoint(EndpointCall::TxOpFlags)) {
+                RemoteAnswer::Flags(flags) => flags,
+                other => panic!("{other:?}"),
+            },
         }
     }
 
-    fn place(&self) -> &EndpointPlace {
-        self.place.as_ref().expect("it is used before it is dropped")
+    /// Replaces the default flags of sends.
+    pub fn set_tx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+        self.post(EndpointCall::SetOpFlags(Direction::Transmit, flags)).map(drop)
+    }
+
+    /// Replaces the default flags of receives.
+    pub fn set_rx_op_flags(&self, flags: OpFlags) -> Result<(), Error> {
+        self.post(EndpointCall::SetOpFlags(Direction::Receive, flags)).map(drop)
+    }
+
+    /// `FI_OPT_MIN_MULTI_RECV`.
+    pub fn min_multi_recv_bytes(&self) -> usize {
+        match self.handle() {
+            Handle::Here(endpoint) => endpoint.min_multi_recv_bytes(),
+            Handle::There(remote) => match remote.call(RemoteCall::Endpoint(EndpointCall::MinMultiRecv)) {
+                RemoteAnswer::Size(bytes) => bytes,
+                other => panic!("{other:?}"),
+            },
+        }
+    }
+
+    /// Sets `FI_OPT_MIN_MULTI_RECV`.
+    pub fn set_min_multi_recv_bytes(&self, bytes: usize) {
+        self.post(EndpointCall::SetMinMultiRecv { bytes }).expect("any number will do");
     }
 }
 
@@ -438,26 +424,53 @@ impl Deref for Queue {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else { return };
-        let is_here = match &place {
-            EndpointPlace::Here { .. } => true,
-            EndpointPlace::There { .. } if thread::panicking() => return,
-            EndpointPlace::There { remote, .. } => remote.is_here(),
+        let Some(handle) = self.handle.take() else { return };
+        let is_here = match &handle {
+            Handle::Here(_) => true,
+            Handle::There(_) if thread::panicking() => return,
+            Handle::There(remote) => remote.is_here(),
         };
-        let close = || match place {
-            EndpointPlace::Here { endpoint, .. } => drop(endpoint),
-            EndpointPlace::There { remote, .. } => remote.call_if_alive(&RemoteCall::CloseEndpoint),
+        let close = || match handle {
+            Handle::Here(endpoint) => drop(endpoint),
+            Handle::There(remote) => remote.call_if_alive(RemoteCall::CloseEndpoint),
         };
-        if !is_here {
-            return close();
+        if is_here {
+            run_while_driving(close, || self.queues.progress());
+        } else {
+            close();
         }
-        thread::scope(|scope| {
-            let closing = scope.spawn(close);
-            while !closing.is_finished() {
-                self.queues.progress();
-                thread::yield_now();
+    }
+}
+
+impl QueueCall {
+    /// Makes the call to a queue of the library.
+    pub(super) fn make(self, cq: &CompletionQueue) -> RemoteAnswer {
+        let answer = |ended: Option<Ended>| RemoteAnswer::Ended(ended.map(EndedForm::from));
+        match self {
+            QueueCall::Poll => answer(poll_completion(cq)),
+            QueueCall::Next => answer((0..WAITING_ROUNDS).find_map(|_| {
+                poll_completion(cq).or_else(|| {
+                    thread::yield_now();
+                    None
+                })
+            })),
+            QueueCall::ReadEach(max) => {
+                let mut entries = Vec::new();
+                let take = |completion, source| entries.push(EndedForm::Completed(completion, source));
+                match cq.read_each(max, take) {
+                    Ok(count) => {
+                        assert_eq!(count.unwrap_or(0), entries.len());
+                        RemoteAnswer::Read(count.map(|_| entries))
+                    }
+                    Err(error) => RemoteAnswer::ReadFailed(error),
+                }
             }
-        });
+            QueueCall::ReadError => match cq.read_error() {
+                Ok(failed) => answer(failed.map(Err)),
+                Err(error) => RemoteAnswer::ReadFailed(error),
+            },
+            QueueCall::Strerror(number) => RemoteAnswer::Text(cq.strerror(number).to_owned()),
+        }
     }
 }
 
@@ -468,6 +481,19 @@ impl Queue {
         match self {
             Queue::Here(cq) => cq,
             Queue::There { .. } => panic!("the party answers calls: the test must say `native`"),
+        }
+    }
+
+    pub(super) fn new_remote(remote: &Arc<RemoteParty>, name: QueueName, opened: &Opened) -> Queue {
+        let &Opened { depth_entries, format, .. } = opened;
+        Queue::There { remote: remote.clone(), name, depth_entries, format }
+    }
+
+    #[track_caller]
+    fn call(&self, call: QueueCall) -> RemoteAnswer {
+        match self {
+            Queue::Here(cq) => call.make(cq),
+            Queue::There { remote, name, .. } => remote.call(RemoteCall::Queue(*name, call)),
         }
     }
 
@@ -499,7 +525,9 @@ impl Queue {
     pub fn progress(&self) {
         match self {
             Queue::Here(cq) => cq.progress(),
-            Queue::There { remote, .. } => remote.progress(),
+            Queue::There { remote, .. } => {
+                remote.call(RemoteCall::Progress).result().expect("driving is not refused");
+            }
         }
     }
 
@@ -510,14 +538,9 @@ impl Queue {
 
     /// `fi_cq_readfrom(3)` of one entry.
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
-        match self {
-            Queue::Here(cq) => cq.read_from(),
-            Queue::There { .. } => {
-                let mut read = None;
-                self.read_each(1, |completion, source| read = Some((completion, source)))?;
-                Ok(read)
-            }
-        }
+        let mut read = None;
+        self.read_each(1, |completion, source| read = Some((completion, source)))?;
+        Ok(read)
     }
 
     /// As [`CompletionQueue::read_each`]. If the queue is in another process, reads all entries before it
@@ -527,20 +550,18 @@ impl Queue {
         max: usize,
         mut take: impl FnMut(Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
-        let (remote, name) = match self {
-            Queue::Here(cq) => return cq.read_each(max, take),
-            Queue::There { remote, name, .. } => (remote, *name),
-        };
-        match remote.call(&RemoteCall::ReadEach(name, max)) {
-            RemoteAnswer::Read(None) => Ok(None),
-            RemoteAnswer::Read(Some(entries)) => {
+        if let Queue::Here(cq) = self {
+            return cq.read_each(max, take);
+        }
+        match self.call(QueueCall::ReadEach(max)) {
+            RemoteAnswer::Read(entries) => Ok(entries.map(|entries| {
                 let count = entries.len();
                 for entry in entries {
                     let (completion, source) = Ended::from(entry).expect("an error ends the batch");
                     take(completion, source);
                 }
-                Ok(Some(count))
-            }
+                count
+            })),
             RemoteAnswer::ReadFailed(error) => Err(error),
             other => panic!("{other:?}"),
         }
@@ -548,84 +569,87 @@ impl Queue {
 
     /// Reads a completion or an error entry, if there is one.
     pub(super) fn poll_completion(&self) -> Option<Ended> {
-        match self {
-            Queue::Here(cq) => poll_completion(cq),
-            Queue::There { remote, name, .. } => expect_ended_answer(remote.call(&RemoteCall::Poll(*name))),
-        }
+        self.call(QueueCall::Poll).ended().expect("it is not overrun")
+    }
+
+    /// As [`poll_completion`](Self::poll_completion), but a process waits for some rounds before it answers
+    /// that there is none.
+    pub(super) fn poll_patiently(&self) -> Option<Ended> {
+        let call = if self.is_here() { QueueCall::Poll } else { QueueCall::Next };
+        self.call(call).ended().expect("it is not overrun")
     }
 
     /// `fi_cq_strerror(3)`.
     pub fn strerror(&self, prov_errno: i32) -> String {
-        match self {
-            Queue::Here(cq) => cq.strerror(prov_errno).to_owned(),
-            Queue::There { remote, .. } => match remote.call(&RemoteCall::Strerror(prov_errno)) {
-                RemoteAnswer::Text(text) => text,
-                other => panic!("{other:?}"),
-            },
-        }
+        self.call(QueueCall::Strerror(prov_errno)).text()
     }
 
     /// `fi_cq_readerr(3)`.
     pub fn read_error(&self) -> Result<Option<CompletionError>, ReadError> {
+        let ended = self.call(QueueCall::ReadError).ended()?;
+        Ok(ended.map(|ended| ended.expect_err("the queue reads errors alone")))
+    }
+}
+
+impl VectorCall {
+    /// Makes the call to a vector of the library.
+    pub(super) fn make(self, av: &AddressVector) -> RemoteAnswer {
         match self {
-            Queue::Here(cq) => cq.read_error(),
-            Queue::There { remote, name, .. } => match remote.call(&RemoteCall::ReadError(*name)) {
-                RemoteAnswer::Ended(ended) => {
-                    Ok(ended.map(|ended| Ended::from(ended).expect_err("an error")))
-                }
-                RemoteAnswer::ReadFailed(error) => Err(error),
-                other => panic!("{other:?}"),
-            },
+            VectorCall::Insert(addresses) => {
+                let addresses: Vec<Address> = addresses.into_iter().map(|AddressForm(it)| it).collect();
+                let inserted = av.insert(&addresses).into_iter();
+                RemoteAnswer::Inserted(
+                    inserted
+                        .map(|result| result.map(|entry| entry.0).map_err(|error| error.errno().raw()))
+                        .collect(),
+                )
+            }
+            VectorCall::Remove(addresses) => {
+                av.remove(&addresses.into_iter().map(FabricAddress).collect::<Vec<_>>());
+                RemoteAnswer::Done
+            }
+            VectorCall::ReverseLookup(AddressForm(address)) => {
+                RemoteAnswer::Found(av.reverse_lookup(&address).map(|found| found.0))
+            }
         }
     }
 }
 
 impl Vector {
-    /// The library's own object, for a party in this process.
     #[track_caller]
-    pub fn expect_local(&self) -> &AddressVector {
+    fn call(&self, call: VectorCall) -> RemoteAnswer {
         match self {
-            Vector::Here(av) => av,
-            Vector::There(_) => panic!("the party answers calls: the test must say `native`"),
+            Handle::Here(av) => call.make(av),
+            Handle::There(remote) => remote.call(RemoteCall::Vector(call)),
         }
     }
 
     /// `fi_av_insert(3)`, with the outcome for each address.
     pub fn insert(&self, addresses: &[Address]) -> Vec<Result<FabricAddress, Error>> {
-        let remote = match self {
-            Vector::Here(av) => return av.insert(addresses),
-            Vector::There(remote) => remote,
-        };
-        match remote
-            .call(&RemoteCall::Insert(addresses.iter().map(|&address| AddressForm(address)).collect()))
-        {
-            RemoteAnswer::Inserted(inserted) => inserted
-                .into_iter()
-                .map(|result| result.map(FabricAddress).map_err(|RefusedForm(error)| error))
-                .collect(),
-            other => panic!("{other:?}"),
+        if let Handle::Here(av) = self {
+            return av.insert(addresses);
         }
+        let addresses = addresses.iter().map(|&address| AddressForm(address)).collect();
+        let RemoteAnswer::Inserted(inserted) = self.call(VectorCall::Insert(addresses)) else {
+            panic!("another answer")
+        };
+        let result = |result: Result<u64, i32>| {
+            result.map(FabricAddress).map_err(|errno| refused_with(Errno::new(errno)))
+        };
+        inserted.into_iter().map(result).collect()
     }
 
     /// `fi_av_remove(3)`.
     pub fn remove(&self, addresses: &[FabricAddress]) {
-        match self {
-            Vector::Here(av) => av.remove(addresses),
-            Vector::There(remote) => {
-                let addresses = addresses.iter().map(|address| address.0).collect();
-                remote.call_for_result(&RemoteCall::Remove(addresses)).expect("nothing is refused");
-            }
-        }
+        let addresses = addresses.iter().map(|address| address.0).collect();
+        self.call(VectorCall::Remove(addresses)).result().expect("nothing is refused");
     }
 
     /// The lowest entry with this address.
     pub fn reverse_lookup(&self, address: &Address) -> Option<FabricAddress> {
-        match self {
-            Vector::Here(av) => av.reverse_lookup(address),
-            Vector::There(remote) => match remote.call(&RemoteCall::ReverseLookup(AddressForm(*address))) {
-                RemoteAnswer::Found(found) => found.map(FabricAddress),
-                other => panic!("{other:?}"),
-            },
+        match self.call(VectorCall::ReverseLookup(AddressForm(*address))) {
+            RemoteAnswer::Found(found) => found.map(FabricAddress),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -642,12 +666,12 @@ impl ReceiveBuffer {
     /// `used_bytes`.
     #[track_caller]
     pub fn into_filled_bytes(self, context: u64, used_bytes: usize) -> Vec<u8> {
-        let (remote, next_own_context) = match self {
+        let (remote, own_context) = match self {
             ReceiveBuffer::Here(room) => return room.into_message(context, used_bytes),
             ReceiveBuffer::There { remote, context } => (remote, context),
         };
-        assert_eq!(context, next_own_context, "the completion of another operation");
-        expect_bytes_answer(remote.call(&RemoteCall::Taken { context, len_bytes: used_bytes }))
+        assert_eq!(context, own_context, "the completion of another operation");
+        remote.call(RemoteCall::Buffer(context, BufferCall::Taken { len_bytes: used_bytes })).bytes()
     }
 
     /// Returns a message in a multi-receive buffer. The caller has read the completion of the message.
@@ -656,7 +680,7 @@ impl ReceiveBuffer {
         match self {
             ReceiveBuffer::Here(room) => room.message_at(place),
             ReceiveBuffer::There { remote, context } => {
-                expect_bytes_answer(remote.call(&RemoteCall::Within { context: *context, place }))
+                remote.call(RemoteCall::Buffer(*context, BufferCall::Within(place))).bytes()
             }
         }
     }
@@ -667,24 +691,8 @@ impl ReceiveBuffer {
         match self {
             ReceiveBuffer::Here(room) => room.memory_after_close(),
             ReceiveBuffer::There { remote, context } => {
-                expect_bytes_answer(remote.call(&RemoteCall::Contents { context: *context }))
+                remote.call(RemoteCall::Buffer(*context, BufferCall::Contents)).bytes()
             }
         }
-    }
-}
-
-/// The end of an operation in a party's answer.
-pub(super) fn expect_ended_answer(answer: RemoteAnswer) -> Option<Ended> {
-    match answer {
-        RemoteAnswer::Ended(ended) => ended.map(Ended::from),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[track_caller]
-fn expect_bytes_answer(answer: RemoteAnswer) -> Vec<u8> {
-    match answer {
-        RemoteAnswer::Bytes(bytes) => bytes,
-        other => panic!("{other:?}"),
     }
 }

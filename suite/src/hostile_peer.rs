@@ -116,14 +116,19 @@ impl HostilePeer {
         self.send_bytes(&bytes[..len_bytes]);
     }
 
+    /// Returns for how many messages there is credit.
+    fn affordable_messages(&mut self) -> usize {
+        self.read();
+        let room = (self.received.granted_bytes - self.spent_bytes) / MESSAGE_COST_BYTES;
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+
     /// Offers messages with these numbers until the credit is used up. The endpoint must have no receive
     /// that matches them. Returns how many messages were offered.
     pub fn send_offers(&mut self, numbers: impl Iterator<Item = u64>) -> usize {
-        self.read();
-        let room = (self.received.granted_bytes - self.spent_bytes) / MESSAGE_COST_BYTES;
         let mut bytes = Vec::new();
         let mut count = 0;
-        for op in numbers.take(usize::try_from(room).unwrap_or(usize::MAX)) {
+        for op in numbers.take(self.affordable_messages()) {
             // The send awaits a match. So the endpoint fetches no payload as long as no receive matches.
             let message =
                 Message { tag: Some(HOSTILE_TAG), awaits: AwaitedReply::Match, ..Message::of_len(1) };
@@ -140,13 +145,11 @@ impl HostilePeer {
     /// Sends empty messages until the credit is used up, but at most `max_messages`. Returns how many it has
     /// sent.
     pub fn send_messages(&mut self, max_messages: usize) -> usize {
-        self.read();
-        let room = (self.received.granted_bytes - self.spent_bytes) / MESSAGE_COST_BYTES;
-        let count = usize::try_from(room).unwrap_or(usize::MAX).min(max_messages);
+        let count = self.affordable_messages().min(max_messages);
+        self.spent_bytes += count as u64 * MESSAGE_COST_BYTES;
         let mut header = [0; HEADER_MAX_BYTES];
         let message = Message { tag: Some(HOSTILE_TAG), ..Message::of_len(0) };
         let len_bytes = frame::emit(&Header::Message(message), &mut header);
-        self.spent_bytes += count as u64 * MESSAGE_COST_BYTES;
         self.send_bytes(&header[..len_bytes].repeat(count));
         count
     }

@@ -78,7 +78,7 @@ pub use counters::Counted;
 pub use deadline::{Deadline, set_patience};
 pub use ended::{Ended, poll_completion};
 pub use flush_call::FlushCall;
-pub use handle::{Endpoint, Queue, ReceiveBuffer, Vector};
+pub use handle::{Endpoint, Handle, Queue, ReceiveBuffer, Vector};
 pub use neighbours::Neighbours;
 pub use net::{Net, VacantAddress};
 pub use party::Party;

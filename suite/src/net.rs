@@ -9,14 +9,14 @@ use std::time::Duration;
 use homespun::flags::InfoFlags;
 use homespun::info::{EndpointType, Info, Progress};
 use homespun::params::Params;
-use homespun::{Address, Domain, Endpoint, Fabric, FabricAddress, SimulatedClock};
-use homespun_engine::loopback::{Faults, Network};
+use homespun::{Address, Domain, Fabric, FabricAddress, SimulatedClock};
+use homespun_engine::loopback::Network;
 use socket2::{Socket, Type};
 
-use super::call::{AddressForm, QueueName, RemoteAnswer};
+use super::call::QueueName;
 use super::connecting::Side;
 use super::driven_queues::DrivenQueues;
-use super::handle::Queue;
+use super::handle::{Endpoint, Queue};
 use super::neighbours::Neighbours;
 use super::party::Party;
 use super::provider::NotOffered;
@@ -123,11 +123,6 @@ impl Net {
         }
     }
 
-    /// Creates a loopback network with faults.
-    pub fn faulty_loopback(seed: u64, turns: Turns) -> Net {
-        Net::new(&TransportKind::Loopback { seed, faults: Faults::choppy() }, turns)
-    }
-
     /// Makes all parties send long messages from send buffers ([`Setup::sends_from_buffers`]).
     #[must_use]
     pub fn sending_from_buffers(mut self) -> Net {
@@ -139,9 +134,9 @@ impl Net {
     pub fn info(&self) -> &Info {
         let TransportKind::Provider(_) = self.transport else { return &self.info };
         self.granted.get_or_init(|| {
-            let mut info = self.info.clone();
-            RemoteParty::open_for_granted(&self.transport, self.turns != Turns::Processes).limit(&mut info);
-            info
+            let is_here = self.turns != Turns::Processes;
+            let (_party, opened) = RemoteParty::open(&self.transport, Setup::default(), false, is_here);
+            opened.granted.expect("a provider grants something").limit(self.info.clone())
         })
     }
 
@@ -197,8 +192,7 @@ impl Net {
     /// Opens two parties with these setups. Each has only the other's address.
     pub fn open_pair_with(&self, left: Setup, right: Setup) -> (Party, Party) {
         let (left, right) = (self.open_party_with(left), self.open_party_with(right));
-        left.insert_address_of(&right);
-        right.insert_address_of(&left);
+        left.meet(&right);
         (left, right)
     }
 
@@ -246,16 +240,11 @@ impl Net {
     /// completion queue, too.
     pub(super) fn open_answering_side(&self) -> Option<(Arc<RemoteParty>, Info, Queue)> {
         let TransportKind::Provider(_) = self.transport else { return None };
-        let setup = Setup { is_side: true, ..Setup::default() };
-        let (remote, opened) = RemoteParty::open(&self.transport, setup, self.turns != Turns::Processes);
-        let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format, granted } = opened else {
-            panic!("{opened:?}");
-        };
-        let mut info = self.info.clone();
-        granted.expect("a provider grants something").limit(&mut info);
-        (info.ep.ep_type, info.src_addr) = (Some(EndpointType::Msg), Some(name));
-        let format = format.expect("a queue that is open has a format");
-        let cq = Queue::There { remote: remote.clone(), name: QueueName::First, depth_entries, format };
+        let is_here = self.turns != Turns::Processes;
+        let (remote, opened) = RemoteParty::open(&self.transport, Setup::default(), true, is_here);
+        let mut info = opened.granted.expect("a provider grants something").limit(self.info.clone());
+        (info.ep.ep_type, info.src_addr) = (Some(EndpointType::Msg), Some(opened.name.0));
+        let cq = Queue::new_remote(&remote, QueueName::First, &opened);
         Some((remote, info, cq))
     }
 

@@ -9,7 +9,7 @@ use homespun::flags::{BindFlags, CompletionFlags, MrAccess, OpFlags};
 use homespun::info::Info;
 use homespun::{
     Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, Domain, Errno, Error,
-    FabricAddress, SendMsg,
+    FabricAddress, RemoteMemory, SendMsg,
 };
 
 use super::call::{AddressForm, QueueName, RemoteAnswer, RemoteCall};
@@ -18,8 +18,9 @@ use super::counters::Counters;
 use super::deadline::Deadline;
 use super::driven_queues::DrivenQueues;
 use super::ended::Ended;
-use super::handle::{Endpoint, Queue, Vector, expect_ended_answer};
+use super::handle::{Endpoint, Queue, Vector};
 use super::payload::{marked_buffer, payload, received_bytes};
+use super::provider::Provider;
 use super::region_spec::{MemoryKind, RegionSpec};
 use super::regions::{Region, Registered};
 use super::remote_party::RemoteParty;
@@ -44,8 +45,8 @@ pub struct Party {
     /// The domain of a party in this process.
     pub(super) domain: Option<Domain>,
     queues: Arc<DrivenQueues>,
-    is_native: bool,
-    is_homespun: bool,
+    /// The provider that serves the party behind the C interface.
+    provider: Option<Provider>,
 }
 
 impl Party {
@@ -85,34 +86,28 @@ impl Party {
             deadline.yield_or_panic("an address to be free");
         }
         Party {
-            endpoint: Endpoint::new_local(endpoint, buffers_of, queues.clone()),
+            endpoint: Endpoint::new_local(endpoint, buffers_of).closing_with(&queues),
             cq: Queue::Here(cq),
             receive_cq: receive_cq.map(Queue::Here),
             av: Vector::Here(av),
             counters,
             domain: Some(domain.clone()),
             queues,
-            is_native: true,
-            is_homespun: true,
+            provider: None,
         }
     }
 
     /// Makes a party of a connected endpoint of this process.
-    pub(super) fn of_connection(
-        side: &Side,
-        endpoint: homespun::Endpoint,
-        queues: Arc<DrivenQueues>,
-    ) -> Party {
+    pub(super) fn of_connection(side: &Side, endpoint: Endpoint, queues: Arc<DrivenQueues>) -> Party {
         Party {
-            endpoint: Endpoint::new_local(endpoint, None, queues.clone()),
-            cq: Queue::Here(side.cq.clone()),
+            endpoint: endpoint.closing_with(&queues),
+            cq: side.cq.clone(),
             receive_cq: None,
             av: Vector::Here(side.domain.open_av(&AvAttr::default()).expect("an address vector")),
             counters: None,
-            domain: Some(side.domain.clone()),
+            domain: Some(Domain::clone(&side.domain)),
             queues,
-            is_native: true,
-            is_homespun: true,
+            provider: None,
         }
     }
 
@@ -129,60 +124,57 @@ impl Party {
         assert!(setup.shares_cq.is_none(), "processes do not share queues");
         let (has_two_queues, counts) = (setup.separate_queues, setup.counts);
         let asked = setup.info_from_offered(info);
-        let (remote, opened) = RemoteParty::open(transport, setup, is_here);
-        let RemoteAnswer::Opened { name: AddressForm(name), depth_entries, format, granted } = opened else {
-            panic!("{opened:?}");
-        };
-        let granted = match granted {
-            Some(granted) => {
-                let mut info = asked;
-                granted.limit(&mut info);
-                info
-            }
+        let (remote, opened) = RemoteParty::open(transport, setup, false, is_here);
+        let granted = match opened.granted {
+            Some(granted) => granted.limit(asked),
             // homespun grants an endpoint the same attributes in every process.
             None => domain.endpoint(&asked).expect("an endpoint").info().clone(),
         };
-        let format = format.expect("a queue that is open has a format");
-        let queue = |name| Queue::There { remote: remote.clone(), name, depth_entries, format };
+        let queue = |name| Queue::new_remote(&remote, name, &opened);
+        let name = Some(opened.name.0);
+        let provider = match transport {
+            TransportKind::Provider(provider) => Some(provider.clone()),
+            _ => None,
+        };
         Party {
-            endpoint: Endpoint::new_remote(remote.clone(), Some(name), granted, queues.clone()),
+            endpoint: Endpoint::new_remote(remote.clone(), name, granted).closing_with(&queues),
             cq: queue(QueueName::First),
             receive_cq: has_two_queues.then(|| queue(QueueName::Receive)),
             av: Vector::There(remote.clone()),
             counters: counts.then(|| Counters::There(remote.clone())),
             domain: None,
             queues,
-            is_native: !matches!(transport, TransportKind::Provider(_)),
-            is_homespun: transport.is_homespun(),
+            provider,
         }
     }
 
     /// Whether homespun's own library serves the party: its errors say more than the C interface tells.
     pub fn is_native(&self) -> bool {
-        self.is_native
+        self.provider.is_none()
     }
 
     /// Whether the party is of homespun, perhaps behind the C interface. Then it keeps promises beyond the
     /// man pages.
     pub fn is_homespun(&self) -> bool {
-        self.is_homespun
+        self.provider.as_ref().is_none_or(Provider::is_homespun)
     }
 
     /// The process id of the party's process.
     pub fn process_id(&self) -> u32 {
-        if self.cq.is_here() { std::process::id() } else { self.remote().process_id() }
+        if self.cq.is_here() { std::process::id() } else { self.remote().lock_process().id() }
     }
 
     /// Kills the party's process, which must not be the test's own.
     pub fn kill(&self) {
-        self.remote().kill();
+        self.remote().lock_process().kill();
     }
 
     /// Makes the system refuse, with this error, copies between the party's process and others. The party
     /// must not be in the test's own process.
     pub fn fail_process_copies_with(&self, errno: i32) {
         self.remote()
-            .call_for_result(&RemoteCall::RefuseCopies { errno })
+            .call(RemoteCall::RefuseCopies { errno })
+            .result()
             .expect("a process may confine itself");
     }
 
@@ -190,7 +182,7 @@ impl Party {
     /// lingers ends when the test closes its channel to the party's process. Otherwise the child ends at
     /// once.
     pub fn fork_idle_child(&self, lingers: bool) {
-        self.remote().call_for_result(&RemoteCall::Fork { lingers }).expect("a process may fork");
+        self.remote().call(RemoteCall::Fork { lingers }).result().expect("a process may fork");
     }
 
     /// Forks the party's process, which must not be the test's own. At the inherited endpoint, the child
@@ -205,27 +197,24 @@ impl Party {
         message: &[u8],
     ) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
-        let call = RemoteCall::ForkCaller {
-            peer,
-            region: (region.key(), region.address_at(0)),
-            message: message.to_vec(),
-        };
-        self.remote().call_for_result(&call).expect("a process may fork");
+        let region = RemoteMemory { address: region.address_at(0), key: region.key() };
+        let call = RemoteCall::ForkCaller { peer, region, message: message.to_vec() };
+        self.remote().call(call).result().expect("a process may fork");
     }
 
     /// Stops the party's process, which must not be the test's own. The party answers no call until the test
     /// [resumes](Self::resume) the process.
     pub fn stop(&self) {
-        self.remote().stop();
+        self.remote().lock_process().stop();
     }
 
     /// Resumes the party's process.
     pub fn resume(&self) {
-        self.remote().resume();
+        self.remote().lock_process().resume();
     }
 
     #[track_caller]
-    fn remote(&self) -> &RemoteParty {
+    fn remote(&self) -> &Arc<RemoteParty> {
         match &self.cq {
             Queue::Here(_) => panic!("the party lives in this process"),
             Queue::There { remote, .. } => remote,
@@ -233,16 +222,15 @@ impl Party {
     }
 
     /// Registers memory that peers may access.
-    pub fn register(&self, memory: RegionSpec) -> Result<Region, Error> {
+    pub fn register(&self, spec: RegionSpec) -> Result<Region, Error> {
         if let Some(domain) = &self.domain {
-            return Registered::new(domain, memory).map(|registered| Region::Here(Some(registered)));
+            return Registered::new(domain, spec).map(Region::new_local);
         }
-        let Queue::There { remote, .. } = &self.cq else { panic!("the party lives nowhere") };
-        match remote.call(&RemoteCall::Register(memory)) {
-            RemoteAnswer::Registered { number, key, address } => {
-                Ok(Region::There { remote: remote.clone(), number, key, address })
+        let remote = self.remote();
+        match remote.call(RemoteCall::Register(spec)).granted()? {
+            RemoteAnswer::Registered { number, memory } => {
+                Ok(Region::new_remote(remote.clone(), number, memory, spec.len_bytes))
             }
-            RemoteAnswer::Refused(error) => Err(error),
             other => panic!("{other:?}"),
         }
     }
@@ -255,10 +243,7 @@ impl Party {
 
     /// Registers the memory of a raw region of this process again, with these access rights and this key.
     pub fn register_again(&self, region: &Region, access: MrAccess, key: u64) -> Result<Region, Error> {
-        let (Some(domain), Region::Here(Some(registered))) = (&self.domain, region) else {
-            panic!("memory of one process");
-        };
-        registered.register_again(domain, access, key).map(|registered| Region::Here(Some(registered)))
+        region.register_again(self.local_domain(), access, key)
     }
 
     /// Inserts an address.
@@ -292,20 +277,13 @@ impl Party {
     /// The queue of receives alone, for a party in this process.
     #[track_caller]
     pub fn local_receive_cq(&self) -> &CompletionQueue {
-        match &self.receive_cq {
-            Some(Queue::Here(cq)) => cq,
-            Some(Queue::There { .. }) => panic!("the party lives in another process"),
-            None => panic!("it has one queue for both directions"),
-        }
+        self.receive_cq.as_ref().expect("a queue of its own for receives").expect_local()
     }
 
     /// The queue, for a party in this process.
     #[track_caller]
     pub fn local_cq(&self) -> &CompletionQueue {
-        match &self.cq {
-            Queue::Here(cq) => cq,
-            Queue::There { .. } => panic!("the party lives in another process"),
-        }
+        self.cq.expect_local()
     }
 
     /// The domain, for a party in this process.
@@ -346,13 +324,7 @@ impl Party {
     pub fn next_ended_of(&self, queue: &Queue) -> Ended {
         let deadline = Deadline::new();
         loop {
-            let next = match queue {
-                Queue::There { remote, name, .. } if !remote.is_here() => {
-                    expect_ended_answer(remote.call(&RemoteCall::Next(*name)))
-                }
-                queue => queue.poll_completion(),
-            };
-            if let Some(ended) = next {
+            if let Some(ended) = queue.poll_patiently() {
                 return ended;
             }
             if queue.is_here() {

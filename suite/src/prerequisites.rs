@@ -15,6 +15,8 @@ use std::thread;
 use rustix::fs::statfs;
 use rustix::process::geteuid;
 
+use self::Required::{InCi, InTestScript, Never};
+
 /// The number of tmpfs in `statfs(2)`. The files of a tmpfs are only in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
@@ -40,139 +42,116 @@ enum Required {
 impl Required {
     fn applies_here(self) -> bool {
         match self {
-            Required::InTestScript => env::var_os("HOMESPUN_REQUIRE_PREREQUISITES").is_some(),
-            Required::InCi => env::var_os("CI").is_some(),
-            Required::Never => false,
+            InTestScript => env::var_os("HOMESPUN_REQUIRE_PREREQUISITES").is_some(),
+            InCi => env::var_os("CI").is_some(),
+            Never => false,
         }
     }
 }
 
 impl Prerequisite {
+    const fn new(name: &'static str, reason: &'static str, required: Required) -> Prerequisite {
+        Prerequisite { name, reason, required }
+    }
+
     /// A host on which this process may become another user.
-    pub const ANOTHER_USER: Prerequisite = Prerequisite {
-        name: "another user",
-        reason: "only the superuser of a host with other users can start a process of another user",
-        required: Required::Never,
-    };
+    pub const ANOTHER_USER: Prerequisite = Prerequisite::new(
+        "another user",
+        "only the superuser of a host with other users can start a process of another user",
+        Never,
+    );
 
     /// A host on which this process may start processes in other namespaces.
-    pub const PID_NAMESPACES: Prerequisite = Prerequisite {
-        name: "PID namespaces",
-        reason: "only the superuser can start a process in a new PID namespace",
-        required: Required::Never,
-    };
+    pub const PID_NAMESPACES: Prerequisite = Prerequisite::new(
+        "PID namespaces",
+        "only the superuser can start a process in a new PID namespace",
+        Never,
+    );
 
     /// A host on which this process may make network namespaces, and join them.
-    pub const NETWORK_NAMESPACES: Prerequisite = Prerequisite {
-        name: "network namespaces",
-        reason: "the system forbids this user to make network namespaces or interfaces",
-        required: Required::Never,
-    };
+    pub const NETWORK_NAMESPACES: Prerequisite = Prerequisite::new(
+        "network namespaces",
+        "the system forbids this user to make network namespaces or interfaces",
+        Never,
+    );
 
     /// The program `ip`, which configures interfaces.
-    pub const IP: Prerequisite = Prerequisite {
-        name: "ip",
-        reason: "it is not installed (Debian: iproute2)",
-        required: Required::InTestScript,
-    };
+    pub const IP: Prerequisite =
+        Prerequisite::new("ip", "it is not installed (Debian: iproute2)", InTestScript);
 
     /// A kernel that keeps a sandboxed process from connecting to abstract names outside of the sandbox.
-    pub const SCOPED_ABSTRACT_NAMES: Prerequisite = Prerequisite {
-        name: "scoped abstract names",
-        reason: "Landlock is off, or is older than Linux 6.12",
-        required: Required::Never,
-    };
+    pub const SCOPED_ABSTRACT_NAMES: Prerequisite =
+        Prerequisite::new("scoped abstract names", "Landlock is off, or is older than Linux 6.12", Never);
 
     /// Files on a device, whose dirty pages the system counts.
-    pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite {
-        name: "files on a device",
-        reason: "the pages of a file on tmpfs are on no device, so the system does not count the dirty ones",
-        required: Required::Never,
-    };
+    pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite::new(
+        "files on a device",
+        "the pages of a file on tmpfs are on no device, so the system does not count the dirty ones",
+        Never,
+    );
 
     /// A C library that counts the bytes of the heap, `mallinfo2(3)`.
-    pub const COUNTED_HEAP: Prerequisite = Prerequisite {
-        name: "counted heap",
-        reason: "only the C library of GNU counts the bytes of the heap",
-        required: Required::Never,
-    };
+    pub const COUNTED_HEAP: Prerequisite =
+        Prerequisite::new("counted heap", "only the C library of GNU counts the bytes of the heap", Never);
 
     /// The program `fi_info` of an installed libfabric.
-    pub const FI_INFO: Prerequisite = Prerequisite {
-        name: "fi_info",
-        reason: "it is not installed (Debian: libfabric-bin)",
-        required: Required::InTestScript,
-    };
+    pub const FI_INFO: Prerequisite =
+        Prerequisite::new("fi_info", "it is not installed (Debian: libfabric-bin)", InTestScript);
 
     /// The library of an installed libfabric.
-    pub const LIBFABRIC: Prerequisite = Prerequisite {
-        name: "libfabric",
-        reason: "it is not installed (Debian: libfabric-bin)",
-        required: Required::InTestScript,
-    };
+    pub const LIBFABRIC: Prerequisite =
+        Prerequisite::new("libfabric", "it is not installed (Debian: libfabric-bin)", InTestScript);
 
     /// The version of libfabric that docs/tolerance.md describes, with the providers of that version.
-    pub const DOCUMENTED_LIBFABRIC: Prerequisite = Prerequisite {
-        name: "the documented libfabric",
-        reason: "docs/tolerance.md is about libfabric 1.17 and its providers",
-        required: Required::InCi,
-    };
+    pub const DOCUMENTED_LIBFABRIC: Prerequisite = Prerequisite::new(
+        "the documented libfabric",
+        "docs/tolerance.md is about libfabric 1.17 and its providers",
+        InCi,
+    );
 
     /// The manual pages of libfabric and librpma.
-    pub const MANUAL_PAGES: Prerequisite = Prerequisite {
-        name: "manual pages",
-        reason: "a page is not installed (Debian: libfabric-dev, librpma-dev)",
-        required: Required::InTestScript,
-    };
+    pub const MANUAL_PAGES: Prerequisite = Prerequisite::new(
+        "manual pages",
+        "a page is not installed (Debian: libfabric-dev, librpma-dev)",
+        InTestScript,
+    );
 
     /// The versions of these pages that the clauses describe.
-    pub const DOCUMENTED_MANUAL_PAGES: Prerequisite = Prerequisite {
-        name: "the documented manual pages",
-        reason: "the clauses are about libfabric 1.17 and librpma 1.2",
-        required: Required::Never,
-    };
+    pub const DOCUMENTED_MANUAL_PAGES: Prerequisite = Prerequisite::new(
+        "the documented manual pages",
+        "the clauses are about libfabric 1.17 and librpma 1.2",
+        Never,
+    );
 
     /// A C compiler and the headers of libfabric.
-    pub const LIBFABRIC_HEADERS: Prerequisite = Prerequisite {
-        name: "headers of libfabric",
-        reason: "a C compiler or <rdma/fabric.h> is not installed (Debian: gcc, libfabric-dev)",
-        required: Required::InTestScript,
-    };
+    pub const LIBFABRIC_HEADERS: Prerequisite = Prerequisite::new(
+        "headers of libfabric",
+        "a C compiler or <rdma/fabric.h> is not installed (Debian: gcc, libfabric-dev)",
+        InTestScript,
+    );
 
     /// A compiler of C++.
-    pub const CPP_COMPILER: Prerequisite = Prerequisite {
-        name: "a compiler of C++",
-        reason: "it is not installed (Debian: g++)",
-        required: Required::InTestScript,
-    };
+    pub const CPP_COMPILER: Prerequisite =
+        Prerequisite::new("a compiler of C++", "it is not installed (Debian: g++)", InTestScript);
 
     /// A C compiler and the header of librpma, which includes one of libibverbs.
-    pub const LIBRPMA_HEADERS: Prerequisite = Prerequisite {
-        name: "headers of librpma",
-        reason: "gcc, librpma-dev or libibverbs-dev (their names in Debian) is not installed",
-        required: Required::InTestScript,
-    };
+    pub const LIBRPMA_HEADERS: Prerequisite = Prerequisite::new(
+        "headers of librpma",
+        "gcc, librpma-dev or libibverbs-dev (their names in Debian) is not installed",
+        InTestScript,
+    );
 
     /// The library of an installed librpma.
-    pub const LIBRPMA: Prerequisite = Prerequisite {
-        name: "librpma",
-        reason: "it is not installed (Debian: librpma0)",
-        required: Required::InTestScript,
-    };
+    pub const LIBRPMA: Prerequisite =
+        Prerequisite::new("librpma", "it is not installed (Debian: librpma0)", InTestScript);
 
     /// A program of an MPI, or of a benchmark of one.
-    pub const MPI: Prerequisite = Prerequisite {
-        name: "MPI",
-        reason: "a program is not installed (./test installs it)",
-        required: Required::InTestScript,
-    };
+    pub const MPI: Prerequisite =
+        Prerequisite::new("MPI", "a program is not installed (./test installs it)", InTestScript);
 
     /// A processor that Intel MPI supports.
-    pub const PROCESSOR_OF_INTEL_MPI: Prerequisite = Prerequisite {
-        name: "processor of Intel MPI",
-        reason: "Intel MPI is made for x86-64 only",
-        required: Required::Never,
-    };
+    pub const PROCESSOR_OF_INTEL_MPI: Prerequisite =
+        Prerequisite::new("processor of Intel MPI", "Intel MPI is made for x86-64 only", Never);
 
     /// Reports that the calling test is skipped, since the host lacks this feature. `detail` adds what is
     /// known about it.

@@ -36,10 +36,10 @@ pub struct Crashed(pub String);
 /// What a provider has granted to an endpoint.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) struct Granted {
-    pub(super) caps: u64,
-    pub(super) tx_order: u64,
-    pub(super) rx_order: u64,
-    pub(super) completion_order: u64,
+    pub(super) caps: Caps,
+    pub(super) tx_order: Order,
+    pub(super) rx_order: Order,
+    pub(super) completion_order: Order,
     pub(super) cq_data_bytes: usize,
     pub(super) tx_size_ops: usize,
     pub(super) rx_size_ops: usize,
@@ -49,18 +49,19 @@ pub(super) struct Granted {
 
 impl Granted {
     /// Puts what was granted into an info of homespun.
-    pub(super) fn limit(self, info: &mut Info) {
-        info.caps = Caps::from_bits_retain(self.caps);
+    pub(super) fn limit(self, mut info: Info) -> Info {
+        info.caps = self.caps;
         info.tx.caps = info.caps;
         info.rx.caps = info.caps;
-        info.tx.msg_order = Order::from_bits_retain(self.tx_order);
-        info.rx.msg_order = Order::from_bits_retain(self.rx_order);
-        info.tx.comp_order = Order::from_bits_retain(self.completion_order);
+        info.tx.msg_order = self.tx_order;
+        info.rx.msg_order = self.rx_order;
+        info.tx.comp_order = self.completion_order;
         info.domain.cq_data_size_bytes = self.cq_data_bytes;
         info.tx.size_ops = self.tx_size_ops;
         info.rx.size_ops = self.rx_size_ops;
         info.tx.inject_size_bytes = self.inject_bytes;
         info.tx.iov_limit = self.iov_limit;
+        info
     }
 }
 

@@ -19,8 +19,8 @@ use homespun::flags::{Caps, CompletionFlags, OpFlags};
 use homespun::info::MrMode;
 use homespun::transport::LinkError;
 use homespun::{
-    Again, Completion, CompletionError, CounterEvents, CqFormat, Errno, FabricAddress, OperationError,
-    ReadError, Tag,
+    Completion, CompletionError, CounterEvents, CqFormat, Errno, FabricAddress, OperationError, ReadError,
+    Tag,
 };
 use homespun_host::abi::domain::{FidAv, FidDomain, FidMr};
 use homespun_host::abi::endpoint::FidEp;
@@ -34,14 +34,17 @@ use libc::c_int;
 use self::connections::Connections;
 use self::names::{bytes_of_name, name_from_bytes};
 use self::opening::Opening;
-use self::posted::{Entry, Piece, Posted};
+use self::posted::{Entry, Posted};
 use self::posting::{ANY, Poster, check};
 use super::answering::{PartyServer, WAITING_ROUNDS};
-use super::call::{AddressForm, Direction, QueueName, ReceiveBy, RefusedForm, RemoteAnswer, RemoteCall};
+use super::call::{
+    AddressForm, Direction, EndpointCall, Opened, QueueCall, QueueName, ReceiveBy, RemoteAnswer, RemoteCall,
+    VectorCall,
+};
 use super::ended::Ended;
 use super::form::{EndedForm, NameForm};
 use super::provider::Provider;
-use super::raw::GUARD_BYTES;
+use super::raw::{Piece, RawBuffer};
 use super::setup::Setup;
 
 /// How long a party repeats a call that another provider answers with EAGAIN, which it may do at any time.
@@ -74,10 +77,11 @@ struct ReadQueue {
 /// Counters, with the event that each counts.
 type Counters = Vec<(CounterEvents, Object<FidCntr>)>;
 
-/// A region that is open.
+/// A region.
 #[derive(Debug)]
 struct RegisteredPiece {
-    mr: Object<FidMr>,
+    /// `None` once it is closed.
+    mr: Option<Object<FidMr>>,
     piece: Piece,
     counters: Counters,
 }
@@ -100,22 +104,21 @@ struct ProviderParty {
     counters: Counters,
     posted: Posted,
     /// The memory of raw receives and fetches, by context.
-    rooms: BTreeMap<u64, Vec<Piece>>,
-    regions: BTreeMap<usize, RegisteredPiece>,
-    closed: BTreeMap<usize, Piece>,
+    rooms: BTreeMap<u64, RawBuffer>,
+    regions: Vec<RegisteredPiece>,
     /// The names in the address vector.
     names: BTreeMap<u64, NameForm>,
     drives_itself: bool,
 }
 
-/// Opens a party behind the C interface. Returns the answer to [`RemoteCall::Open`], too, or what the
-/// provider does not have.
+/// Opens a party behind the C interface, or a side. Returns what the provider does not have, if it fails.
 pub(super) fn open(
     provider: &Provider,
     setup: &Setup,
-) -> Result<(Box<dyn PartyServer>, RemoteAnswer), String> {
+    is_side: bool,
+) -> Result<(Box<dyn PartyServer>, Opened), String> {
     let libfabric = Libfabric::load(&provider.libfabric).map_err(|error| error.to_string())?;
-    match (Opening { libfabric, provider: provider.clone(), setup: setup.clone() }).open() {
+    match (Opening { libfabric, provider: provider.clone(), setup: setup.clone(), is_side }).open() {
         Ok((party, opened)) => Ok((Box::new(party), opened)),
         Err(Refused::NotOffered(what)) => Err(what),
         Err(Refused::Errno(errno)) => panic!("an endpoint that was offered is refused: {errno}"),
@@ -140,10 +143,13 @@ impl PartyServer for ProviderParty {
     fn execute_call(&mut self, call: RemoteCall) -> RemoteAnswer {
         self.execute_patiently(call).unwrap_or_else(|refused| match refused {
             Refused::NotOffered(what) => RemoteAnswer::NotOffered(what),
-            Refused::Errno(Errno::EAGAIN) => RemoteAnswer::Refused(Again::QueueFull.into()),
-            Refused::Errno(errno) => RemoteAnswer::RefusedWith(errno.raw()),
+            Refused::Errno(errno) => RemoteAnswer::Refused(errno),
         })
     }
+}
+
+fn unknown(what: &str) -> Result<RemoteAnswer, Refused> {
+    Err(Refused::NotOffered(format!("{what}: the kit does not ask for it")))
 }
 
 fn open_counter(domain: &Object<FidDomain>) -> Result<Object<FidCntr>, Refused> {
@@ -166,15 +172,7 @@ impl ProviderParty {
     /// EAGAIN is a matter of tests.
     fn execute_patiently(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
         let inner = if let RemoteCall::At(_, call) = &call { call } else { &call };
-        let is_post = matches!(
-            inner,
-            RemoteCall::Send(_)
-                | RemoteCall::Receive(_)
-                | RemoteCall::ReceiveRaw { .. }
-                | RemoteCall::Rma(_)
-                | RemoteCall::Atomic(_)
-        );
-        if !is_post || self.opening.provider.is_homespun() {
+        if !matches!(inner, RemoteCall::Endpoint(_)) || self.opening.provider.is_homespun() {
             return self.execute(call);
         }
         let begin = Instant::now();
@@ -190,42 +188,52 @@ impl ProviderParty {
     }
 
     fn execute(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
-        let unknown = |what: &str| Err(Refused::NotOffered(format!("{what}: the kit does not ask for it")));
         match call {
             RemoteCall::Open { .. } | RemoteCall::RunTest(_) => panic!("the party is open"),
             RemoteCall::At(number, call) => return self.execute_at(number, *call),
             RemoteCall::Connection(call) => return self.connections()?.execute(call),
             RemoteCall::StartDriving => self.drives_itself = true,
             RemoteCall::Progress => self.progress(),
-            RemoteCall::CloseEndpoint => {
-                self.ep = None;
+            RemoteCall::CloseEndpoint => self.ep = None,
+            RemoteCall::Endpoint(call) => return self.execute_at_endpoint(call),
+            RemoteCall::Queue(name, call) => return Ok(self.execute_at_queue(name, call)),
+            RemoteCall::Vector(call) => return self.execute_at_vector(call),
+            RemoteCall::Register(spec) => return self.register(spec),
+            RemoteCall::Region(number, call) => return self.execute_at_region(number, call),
+            RemoteCall::Counted(event) => return Ok(read_counter(&self.counters, event)),
+            RemoteCall::Buffer(context, call) => return Ok(call.make(&mut self.rooms, context)),
+            RemoteCall::RefuseCopies { .. } | RemoteCall::Fork { .. } | RemoteCall::ForkCaller { .. } => {
+                return unknown("what homespun promises after forks and seccomp filters");
             }
-            RemoteCall::Send(send) => {
-                self.need(if send.tag.is_some() { Caps::TAGGED } else { Caps::MSG })?;
-                self.need_flags(send.flags.unwrap_or_default())?;
+        }
+        Ok(RemoteAnswer::Done)
+    }
+
+    fn execute_at_endpoint(&mut self, call: EndpointCall) -> Result<RemoteAnswer, Refused> {
+        match call {
+            EndpointCall::Send(send) => {
+                self.need_message(send.post.tag.is_some(), false, None)?;
+                self.need_flags(send.post.flags.unwrap_or_default())?;
                 self.poster().send(send)?;
             }
-            RemoteCall::Receive(receive) => {
-                self.need(if receive.tagged.is_some() { Caps::TAGGED } else { Caps::MSG })?;
+            EndpointCall::Receive(receive) => {
                 let is_many = receive.by == ReceiveBy::Multi || receive.flags.contains(OpFlags::MULTI_RECV);
-                self.need(if is_many { Caps::MULTI_RECV } else { Caps::empty() })?;
-                self.need_source(receive.from)?;
+                self.need_message(receive.tagged.is_some(), is_many, Some(receive.from))?;
                 self.poster().receive(receive)?;
             }
-            RemoteCall::ReceiveRaw { lens_bytes, ignore, post } => {
-                self.need(if post.tag.is_some() { Caps::TAGGED } else { Caps::MSG })?;
+            EndpointCall::ReceiveRaw { lens_bytes, ignore, post } => {
                 let is_many = post.flags.is_some_and(|flags| flags.contains(OpFlags::MULTI_RECV));
-                self.need(if is_many { Caps::MULTI_RECV } else { Caps::empty() })?;
-                self.need_source(post.peer)?;
+                self.need_message(post.tag.is_some(), is_many, Some(post.peer))?;
                 let pieces = self.poster().receive_raw(&lens_bytes, ignore, post)?;
-                self.rooms.insert(post.context, pieces);
+                self.keep_room(post.context, pieces);
             }
-            RemoteCall::Rma(call) => {
+            EndpointCall::Rma(call) => {
                 self.need(Caps::RMA)?;
                 self.need_flags(call.flags)?;
                 self.poster().access(call)?;
             }
-            RemoteCall::Atomic(call) => {
+            EndpointCall::Flush(_) => return unknown("flushes"),
+            EndpointCall::Atomic(call) => {
                 self.need(Caps::ATOMIC)?;
                 self.need_flags(call.flags)?;
                 if !self.opening.provider.is_homespun() {
@@ -238,14 +246,37 @@ impl ProviderParty {
                 }
                 let context = call.context;
                 if let Some(pieces) = self.poster().atomic(call)? {
-                    self.rooms.insert(context, pieces);
+                    self.keep_room(context, pieces);
                 }
             }
-            RemoteCall::Cancel { context } => self.poster().cancel(context)?,
-            RemoteCall::Poll(name) => return Ok(RemoteAnswer::Ended(self.poll(name).map(EndedForm::from))),
-            RemoteCall::Next(name) => {
-                let mut rounds = 0..WAITING_ROUNDS;
-                let ended = rounds.find_map(|_| {
+            EndpointCall::Cancel { context } => self.poster().cancel(context)?,
+            EndpointCall::TxOpFlags => {
+                let flags = self.control_op_flags(FI_GETOPSFLAG, Direction::Transmit, OpFlags::empty())?;
+                return Ok(RemoteAnswer::Flags(flags));
+            }
+            EndpointCall::SetOpFlags(direction, flags) => {
+                self.control_op_flags(FI_SETOPSFLAG, direction, flags)?;
+                if direction == Direction::Receive {
+                    self.posted.takes_many_by_default = flags.contains(OpFlags::MULTI_RECV);
+                }
+            }
+            EndpointCall::MinMultiRecv => return Ok(RemoteAnswer::Size(self.min_multi_recv()?)),
+            EndpointCall::SetMinMultiRecv { bytes } => self.set_min_multi_recv(bytes)?,
+        }
+        Ok(RemoteAnswer::Done)
+    }
+
+    /// Keeps the memory of a raw operation.
+    fn keep_room(&mut self, context: u64, pieces: Vec<Piece>) {
+        let keeps_rest = self.opening.provider.is_homespun();
+        self.rooms.insert(context, RawBuffer { pieces, context, keeps_rest });
+    }
+
+    fn execute_at_queue(&mut self, name: QueueName, call: QueueCall) -> RemoteAnswer {
+        match call {
+            QueueCall::Poll => RemoteAnswer::Ended(self.poll(name).map(EndedForm::from)),
+            QueueCall::Next => {
+                let ended = (0..WAITING_ROUNDS).find_map(|_| {
                     let ended = self.poll(name);
                     if ended.is_none() {
                         self.progress();
@@ -253,104 +284,46 @@ impl ProviderParty {
                     }
                     ended
                 });
-                return Ok(RemoteAnswer::Ended(ended.map(EndedForm::from)));
+                RemoteAnswer::Ended(ended.map(EndedForm::from))
             }
-            RemoteCall::ReadEach(name, max) => return Ok(self.read_each(name, max)),
-            RemoteCall::ReadError(name) => {
-                return Ok(match self.read_error(name) {
-                    Ok(failed) => RemoteAnswer::Ended(failed.map(EndedForm::Failed)),
-                    Err(error) => RemoteAnswer::ReadFailed(error),
-                });
-            }
-            RemoteCall::Insert(addresses) => {
-                let av = self.av.as_ref().expect("the party has no connections");
+            QueueCall::ReadEach(max) => self.read_each(name, max),
+            QueueCall::ReadError => match self.read_error(name) {
+                Ok(failed) => RemoteAnswer::Ended(failed.map(EndedForm::Failed)),
+                Err(error) => RemoteAnswer::ReadFailed(error),
+            },
+            QueueCall::Strerror(number) => RemoteAnswer::Text(self.cq.strerror(number)),
+        }
+    }
+
+    fn execute_at_vector(&mut self, call: VectorCall) -> Result<RemoteAnswer, Refused> {
+        let av = self.av.as_ref().expect("the party has no connections");
+        match call {
+            VectorCall::Insert(addresses) => {
                 let inserted = addresses.iter().map(|AddressForm(address)| {
                     let inserted = av.insert(&bytes_of_name(NameForm::of(address)));
                     if let Ok(entry) = inserted {
                         self.names.insert(entry, NameForm::of(address));
                     }
-                    inserted.map_err(|errno| RefusedForm(super::remote_party::refused_with(errno)))
+                    inserted.map_err(Errno::raw)
                 });
-                return Ok(RemoteAnswer::Inserted(inserted.collect()));
+                Ok(RemoteAnswer::Inserted(inserted.collect()))
             }
-            RemoteCall::Remove(mut addresses) => {
-                let av = self.av.as_ref().expect("the party has no connections").as_ptr();
+            VectorCall::Remove(mut addresses) => {
+                let av = av.as_ptr();
                 // SAFETY: the vector is open, and the call reads as many addresses.
                 let removed =
                     unsafe { ((*(*av).ops).remove)(av, addresses.as_mut_ptr(), addresses.len(), 0) };
                 check(removed as isize)?;
                 self.names.retain(|entry, _| !addresses.contains(entry));
+                Ok(RemoteAnswer::Done)
             }
-            RemoteCall::Register(spec) => return self.register(spec),
-            RemoteCall::RegionContent(number) => {
-                return Ok(RemoteAnswer::Bytes(self.regions[&number].piece.bytes()));
-            }
-            RemoteCall::RegionPart(number, offset, len) => {
-                return Ok(RemoteAnswer::Bytes(self.regions[&number].piece.part(offset, len)));
-            }
-            RemoteCall::RegionPut(number, offset, bytes) => {
-                self.regions[&number].piece.write(offset, &bytes);
-            }
-            RemoteCall::RegionClose(number) => {
-                if let Some(region) = self.regions.remove(&number) {
-                    self.closed.insert(number, region.piece);
-                }
-            }
-            RemoteCall::ClosedContent(number) => {
-                let piece = self.closed[&number];
-                piece.check_guard();
-                return Ok(RemoteAnswer::Bytes(piece.bytes()));
-            }
-            RemoteCall::RegionCount(number) => {
-                let counters = self.open_region_counters(&self.regions[&number].mr)?;
-                self.regions.get_mut(&number).expect("the region is open").counters = counters;
-            }
-            RemoteCall::RegionCounted(number, bits) => {
-                return Ok(read_counter(&self.regions[&number].counters, bits));
-            }
-            RemoteCall::Counted(bits) => return Ok(read_counter(&self.counters, bits)),
-            RemoteCall::Taken { context, len_bytes } => {
-                let pieces = self.rooms.remove(&context).expect("a raw operation of this context");
-                pieces.iter().for_each(Piece::check_guard);
-                let mut bytes = pieces.iter().flat_map(Piece::bytes).collect::<Vec<u8>>();
-                bytes.truncate(len_bytes);
-                return Ok(RemoteAnswer::Bytes(bytes));
-            }
-            RemoteCall::Within { context, place } => {
-                let piece = self.rooms[&context][0];
-                let offset = place.address.addr() - piece.address.addr();
-                return Ok(RemoteAnswer::Bytes(piece.part(offset, place.len_bytes)));
-            }
-            RemoteCall::MinMultiRecv => return Ok(RemoteAnswer::Size(self.min_multi_recv()?)),
-            RemoteCall::SetMinMultiRecv { bytes } => self.set_min_multi_recv(bytes)?,
-            RemoteCall::Flush(_) => return unknown("flushes"),
-            RemoteCall::Contents { context } => {
-                let whole =
-                    self.rooms[&context].iter().map(|piece| piece.part(0, piece.len_bytes + GUARD_BYTES));
-                return Ok(RemoteAnswer::Bytes(whole.collect::<Vec<_>>().concat()));
-            }
-            RemoteCall::Strerror(number) => return Ok(RemoteAnswer::Text(self.cq.strerror(number))),
             // The C interface has no such call: a C program remembers what it has inserted.
-            RemoteCall::ReverseLookup(AddressForm(address)) => {
+            VectorCall::ReverseLookup(AddressForm(address)) => {
                 let wanted = NameForm::of(&address);
                 let found = self.names.iter().find(|(_, name)| **name == wanted);
-                return Ok(RemoteAnswer::Found(found.map(|(entry, _)| *entry)));
-            }
-            RemoteCall::OpFlags(direction) => {
-                let flags = self.control_op_flags(FI_GETOPSFLAG, direction, OpFlags::empty())?;
-                return Ok(RemoteAnswer::Flags(flags));
-            }
-            RemoteCall::SetOpFlags(direction, flags) => {
-                self.control_op_flags(FI_SETOPSFLAG, direction, flags)?;
-                if direction == Direction::Receive {
-                    self.posted.takes_many_by_default = flags.contains(OpFlags::MULTI_RECV);
-                }
-            }
-            RemoteCall::RefuseCopies { .. } | RemoteCall::Fork { .. } | RemoteCall::ForkCaller { .. } => {
-                return unknown("what homespun promises after forks and seccomp filters");
+                Ok(RemoteAnswer::Found(found.map(|(entry, _)| *entry)))
             }
         }
-        Ok(RemoteAnswer::Done)
     }
 
     /// Checks that the endpoint was granted these capabilities.
@@ -359,11 +332,18 @@ impl ProviderParty {
         if lacking.is_empty() { Ok(()) } else { Err(Refused::NotOffered(format!("{lacking:?}"))) }
     }
 
-    /// Checks that the endpoint may be told from whom it receives.
-    fn need_source(&self, from: FabricAddress) -> Result<(), Refused> {
+    /// Checks that the endpoint has such messages, and may be told from whom it receives.
+    fn need_message(
+        &self,
+        is_tagged: bool,
+        is_many: bool,
+        from: Option<FabricAddress>,
+    ) -> Result<(), Refused> {
         // A connection has one source, whatever a receive says.
         let is_free = self.opening.provider.is_homespun() || self.connections.is_some();
-        let is_directed = from != FabricAddress::UNSPECIFIED && !is_free;
+        let is_directed = from.is_some_and(|from| from != FabricAddress::UNSPECIFIED) && !is_free;
+        self.need(if is_tagged { Caps::TAGGED } else { Caps::MSG })?;
+        self.need(if is_many { Caps::MULTI_RECV } else { Caps::empty() })?;
         self.need(if is_directed { Caps::DIRECTED_RECV } else { Caps::empty() })
     }
 
@@ -597,13 +577,13 @@ fn read_error_of(errno: Errno) -> ReadError {
     }
 }
 
-fn read_counter(counters: &[(CounterEvents, Object<FidCntr>)], bits: u64) -> RemoteAnswer {
+fn read_counter(counters: &[(CounterEvents, Object<FidCntr>)], event: CounterEvents) -> RemoteAnswer {
     let (_, counter) =
-        counters.iter().find(|(event, _)| event.bits() == bits).expect("a counter of this event");
+        counters.iter().find(|(counted, _)| *counted == event).expect("a counter of this event");
     let counter = counter.as_ptr();
     // SAFETY: the counter is open.
     unsafe {
         let ops = &*(*counter).ops;
-        RemoteAnswer::Counted((ops.read)(counter), (ops.readerr)(counter))
+        RemoteAnswer::Counted(((ops.read)(counter), (ops.readerr)(counter)))
     }
 }

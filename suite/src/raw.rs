@@ -6,10 +6,10 @@ use std::ptr;
 use std::sync::Arc;
 
 use homespun::atomic::AtomicKind;
-use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, RecvMsg, SendMsg, WriteMsg};
+use homespun::endpoint::{AtomicMsg, CompareAtomicMsg, FetchAtomicMsg, RecvMsg, SendMsg};
 use homespun::flags::{MrFlags, OpFlags};
 use homespun::{
-    Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, RemoteMemory, Segment, SegmentMut,
+    Bytes, Domain, Endpoint, Error, FabricAddress, MemoryRegion, MrAttr, Segment, SegmentMut,
     SharedReceiveContext, Tag,
 };
 use rustix::mm::{MapFlags, ProtFlags, mmap};
@@ -35,42 +35,80 @@ pub struct Post {
     /// The context of the completion.
     pub context: u64,
     /// The flags of the call; `None` for the endpoint's default flags.
-    #[serde(with = "form::optional_flags")]
     pub flags: Option<OpFlags>,
 }
 
-/// Returns leaked copies of these pieces.
-fn leak_copies(pieces: &[Bytes]) -> Vec<Segment> {
-    let leak = |piece: &Bytes| {
-        let memory: &'static [u8] = Box::leak(piece.to_vec().into_boxed_slice());
-        Segment { address: memory.as_ptr(), len_bytes: memory.len() }
-    };
-    pieces.iter().map(leak).collect()
+/// Leaked memory, with [`GUARD_BYTES`] behind it.
+#[derive(Debug, Clone, Copy)]
+pub struct Piece {
+    /// The first address.
+    pub address: *mut u8,
+    /// The length without the guard.
+    pub len_bytes: usize,
 }
 
-/// Writes to a region, by its address and key, from leaked memory.
-pub fn write_raw(
-    endpoint: &Endpoint,
-    pieces: &[Bytes],
-    to: FabricAddress,
-    (address, key): (u64, u64),
-    data: Option<u64>,
-    context: u64,
-    flags: OpFlags,
-) -> Result<(), Error> {
-    let buffers = &leak_copies(pieces)[..];
-    // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays readable
-    // and unchanged.
-    unsafe {
-        endpoint.post_write(&WriteMsg {
-            buffers,
-            to,
-            memory: RemoteMemory { address, key },
-            data,
-            context,
-            flags,
-        })
+// SAFETY: the memory is leaked, and every access to it goes through the pointer, from any thread.
+unsafe impl Send for Piece {}
+// SAFETY: as above.
+unsafe impl Sync for Piece {}
+
+impl Piece {
+    pub(crate) fn allocate(len_bytes: usize) -> Piece {
+        let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
+        Piece { address: memory.as_mut_ptr(), len_bytes }
     }
+
+    /// A leaked copy of these bytes.
+    pub(crate) fn copy_of(bytes: &Bytes) -> Piece {
+        let piece = Piece::allocate(bytes.len());
+        piece.write(0, bytes);
+        piece
+    }
+
+    fn segment(&self) -> SegmentMut {
+        SegmentMut { address: self.address, len_bytes: self.len_bytes }
+    }
+
+    /// A copy of the bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.part(0, self.len_bytes)
+    }
+
+    /// A copy of a part of the bytes.
+    #[track_caller]
+    pub(crate) fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
+        let end = offset_bytes.checked_add(len_bytes);
+        assert!(end.is_some_and(|end| end <= self.len_bytes + GUARD_BYTES), "a part of the memory");
+        let mut bytes = vec![0; len_bytes];
+        // SAFETY: the memory was leaked, and has at least this length with its guard. A provider may write
+        // to it at the same time, by whatever means, as a peer of a region may: the copy goes through a
+        // pointer, and no reference to the memory exists.
+        unsafe { self.address.add(offset_bytes).copy_to(bytes.as_mut_ptr(), len_bytes) };
+        bytes
+    }
+
+    /// Copies bytes into the memory.
+    pub(crate) fn write(&self, offset_bytes: usize, bytes: &[u8]) {
+        assert!(offset_bytes + bytes.len() <= self.len_bytes, "a part of the memory");
+        // SAFETY: as for `part`.
+        unsafe { self.address.add(offset_bytes).copy_from(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// Panics if memory behind the piece was written to.
+    #[track_caller]
+    pub(crate) fn check_guard(&self) {
+        let guard = self.part(self.len_bytes, GUARD_BYTES);
+        assert_eq!(guard, marked_buffer(GUARD_BYTES), "memory beyond the room was written to");
+    }
+}
+
+/// Returns leaked copies of these pieces.
+pub(super) fn leak_copies(pieces: &[Bytes]) -> Vec<Segment> {
+    let leak = |bytes| {
+        let Piece { address, len_bytes } = Piece::copy_of(bytes);
+        Segment { address, len_bytes }
+    };
+    pieces.iter().map(leak).collect()
 }
 
 /// A region of raw memory in two segments. A guard follows each segment, and must remain unchanged.
@@ -85,25 +123,16 @@ pub struct RawRegion {
 #[derive(Debug, Clone)]
 pub struct RawMemory(Arc<[Guarded; 2]>);
 
-/// Memory with a guard behind it.
+/// Memory that is freed after its regions were closed.
 #[derive(Debug)]
-struct Guarded(SegmentMut);
-
-impl Guarded {
-    fn allocate(len_bytes: usize) -> Guarded {
-        let memory = Box::into_raw(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
-        Guarded(SegmentMut { address: memory.cast(), len_bytes })
-    }
-
-    fn slice(&self) -> *mut [u8] {
-        ptr::slice_from_raw_parts_mut(self.0.address, self.0.len_bytes + GUARD_BYTES)
-    }
-}
+struct Guarded(Piece);
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: `allocate` has allocated it. Each region of the memory was dropped before.
-        drop(unsafe { Box::from_raw(self.slice()) });
+        let Piece { address, len_bytes } = self.0;
+        // SAFETY: the piece was allocated as a box of this length. Each region of the memory was dropped
+        // before.
+        drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(address, len_bytes + GUARD_BYTES)) });
     }
 }
 
@@ -111,7 +140,11 @@ impl RawRegion {
     /// Allocates and registers memory of this length.
     pub fn allocate(domain: &Domain, len_bytes: usize, attr: &MrAttr) -> Result<RawRegion, Error> {
         let lens_bytes = [len_bytes / 3, len_bytes - len_bytes / 3];
-        RawRegion::register(RawMemory(Arc::new(lens_bytes.map(Guarded::allocate))), domain, attr)
+        RawRegion::register(
+            RawMemory(Arc::new(lens_bytes.map(|len_bytes| Guarded(Piece::allocate(len_bytes))))),
+            domain,
+            attr,
+        )
     }
 
     /// Registers the same memory again, in another domain, or with another key.
@@ -120,7 +153,7 @@ impl RawRegion {
     }
 
     fn register(memory: RawMemory, domain: &Domain, attr: &MrAttr) -> Result<RawRegion, Error> {
-        let segments = memory.0.each_ref().map(|guarded| guarded.0);
+        let segments = memory.0.each_ref().map(|guarded| guarded.0.segment());
         // SAFETY: the memory is initialised, and freed only after the region was dropped. Nothing reads it
         // before: see `content`.
         let region = unsafe { domain.register_raw(&segments, attr)? };
@@ -151,15 +184,8 @@ impl RawMemory {
     /// a segment was written.
     #[track_caller]
     pub fn content(&self) -> Vec<u8> {
-        let mut content = Vec::new();
-        for guarded in &*self.0 {
-            // SAFETY: the regions were closed, so nothing writes to the memory any more.
-            let memory = unsafe { &*guarded.slice() };
-            let (inside, guard) = memory.split_at(guarded.0.len_bytes);
-            assert_eq!(guard, &marked_buffer(GUARD_BYTES)[..], "memory beyond the region was written to");
-            content.extend_from_slice(inside);
-        }
-        content
+        self.0.iter().for_each(|guarded| guarded.0.check_guard());
+        self.0.iter().flat_map(|guarded| guarded.0.bytes()).collect()
     }
 }
 
@@ -207,24 +233,23 @@ pub fn send_from_raw_memory(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -
     unsafe { endpoint.post_send(&SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags }) }
 }
 
-/// Returns leaked pieces of these lengths, each with [`GUARD_BYTES`] behind it.
-fn leak_marked_pieces(lens_bytes: &[usize]) -> Vec<SegmentMut> {
-    let leak = |&len_bytes: &usize| {
-        let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
-        SegmentMut { address: memory.as_mut_ptr(), len_bytes }
-    };
-    lens_bytes.iter().map(leak).collect()
-}
-
 /// The memory of a posted receive, or of the results of an atomic operation.
 #[derive(Debug)]
 pub struct RawBuffer {
-    /// The pieces, each with [`GUARD_BYTES`] behind it.
-    pieces: Vec<SegmentMut>,
-    context: u64,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) context: u64,
+    /// Whether memory beyond the message stays as it was. Another provider may use the whole buffer.
+    pub(super) keeps_rest: bool,
 }
 
 impl RawBuffer {
+    /// Leaks pieces of these lengths, for an operation with this context.
+    fn leak(lens_bytes: &[usize], context: u64) -> (RawBuffer, Vec<SegmentMut>) {
+        let pieces: Vec<_> = lens_bytes.iter().copied().map(Piece::allocate).collect();
+        let segments = pieces.iter().map(Piece::segment).collect();
+        (RawBuffer { pieces, context, keeps_rest: true }, segments)
+    }
+
     /// Posts a receive into pieces of these lengths. No other operation of the endpoint may have the same
     /// context.
     pub fn post_receive(
@@ -233,34 +258,35 @@ impl RawBuffer {
         ignore: u64,
         post: Post,
     ) -> Result<RawBuffer, Error> {
-        let pieces = leak_marked_pieces(lens_bytes);
         let Post { peer: from, tag, context, flags, .. } = post;
-        let (buffers, tagged) = (&pieces[..], tag.map(|tag| Tag(tag).ignoring(ignore)));
+        let (buffer, segments) = RawBuffer::leak(lens_bytes, context);
+        let (buffers, tagged) = (&segments[..], tag.map(|tag| Tag(tag).ignoring(ignore)));
         let flags = flags.unwrap_or(endpoint.rx_op_flags());
-        // SAFETY: the memory is initialised and never freed. Nothing reads it before the completion was
-        // read: see `into_message`.
+        // SAFETY: the memory is initialised and never freed. Nothing refers to it.
         unsafe { endpoint.post_receive(&RecvMsg { buffers, from, tagged, context, flags })? };
-        Ok(RawBuffer { pieces, context })
+        Ok(buffer)
     }
 
-    /// As [`post_receive`](Self::post_receive), but posts to a shared receive context, by default with
+    /// As [`post_receive`](Self::post_receive), but posts to a shared receive context, with
     /// [`OpFlags::COMPLETION`].
     pub fn post_shared_receive(
         shared: &SharedReceiveContext,
         lens_bytes: &[usize],
         post: Post,
     ) -> Result<RawBuffer, Error> {
-        let pieces = leak_marked_pieces(lens_bytes);
-        let Post { peer: from, tag, context, flags, .. } = post;
-        let (buffers, tagged) = (&pieces[..], tag.map(|tag| Tag(tag).ignoring(0)));
-        let flags = flags.unwrap_or(OpFlags::COMPLETION);
+        let Post { peer: from, tag, context, .. } = post;
+        let (buffer, segments) = RawBuffer::leak(lens_bytes, context);
+        let (buffers, tagged) = (&segments[..], tag.map(|tag| Tag(tag).ignoring(0)));
         // SAFETY: as in `post_receive`.
-        unsafe { shared.post_receive(&RecvMsg { buffers, from, tagged, context, flags })? };
-        Ok(RawBuffer { pieces, context })
+        unsafe {
+            let flags = OpFlags::COMPLETION;
+            shared.post_receive(&RecvMsg { buffers, from, tagged, context, flags })?;
+        }
+        Ok(buffer)
     }
 
     /// The pieces of the memory.
-    pub fn pieces(&self) -> &[SegmentMut] {
+    pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
@@ -269,10 +295,9 @@ impl RawBuffer {
     pub fn post_atomic(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
         let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
         let (operands, compares) = (&leak_copies(operands)[..], &leak_copies(compares)[..]);
-        let pieces = leak_marked_pieces(results_bytes);
-        let (results, target, context, flags) = (&pieces[..], *target, *context, *flags);
-        // SAFETY: the memory is initialised and never freed. Nothing else refers to the operands. Nothing
-        // reads the results before the completion was read: see `into_message`.
+        let (buffer, results) = RawBuffer::leak(results_bytes, *context);
+        let (results, target, context, flags) = (&results[..], *target, *context, *flags);
+        // SAFETY: the memory is initialised and never freed. Nothing else refers to it.
         unsafe {
             match kind {
                 AtomicKind::Base => {
@@ -289,7 +314,7 @@ impl RawBuffer {
                 }
             }
         }
-        Ok(Some(RawBuffer { pieces, context }))
+        Ok(Some(buffer))
     }
 
     /// Returns a message in a multi-receive buffer. The caller has read the completion of the message.
@@ -300,19 +325,12 @@ impl RawBuffer {
         let offset = place.address.addr().wrapping_sub(piece.address.addr());
         let is_inside = offset.checked_add(place.len_bytes).is_some_and(|end| end <= piece.len_bytes);
         assert!(is_inside, "{place:?} is not in {piece:?}");
-        // SAFETY: the bytes lie in the piece, which `post_receive` has leaked. The caller has read the
-        // completion of the message, and no other message uses these bytes.
-        unsafe { std::slice::from_raw_parts(piece.address.add(offset), place.len_bytes) }.to_vec()
+        piece.part(offset, place.len_bytes)
     }
 
-    /// Returns the whole memory. Call it after the endpoint was closed.
+    /// Returns the whole memory with its guards. Call it after the endpoint was closed.
     pub fn memory_after_close(&self) -> Vec<u8> {
-        let whole = self.pieces.iter().map(|piece| {
-            // SAFETY: the piece and its guard are one allocation, which `post_receive` has leaked. The
-            // caller has closed the endpoint, so nothing writes to the memory any more.
-            unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) }
-        });
-        whole.collect::<Vec<_>>().concat()
+        self.pieces.iter().flat_map(|piece| piece.part(0, piece.len_bytes + GUARD_BYTES)).collect()
     }
 
     /// Returns the received bytes. The caller has read the completion, with this context and length. Panics
@@ -320,18 +338,11 @@ impl RawBuffer {
     #[track_caller]
     pub fn into_message(self, context: u64, len_bytes: usize) -> Vec<u8> {
         assert_eq!(context, self.context, "the completion of another operation");
-        let mut message = Vec::new();
-        for piece in self.pieces {
-            // SAFETY: the piece and its guard are one allocation that was leaked when the operation was
-            // posted. The caller has the completion with the operation's context. So the operation has
-            // ended, and nothing writes to the memory any more.
-            let memory = unsafe { std::slice::from_raw_parts(piece.address, piece.len_bytes + GUARD_BYTES) };
-            let (inside, guard) = memory.split_at(piece.len_bytes);
-            assert_eq!(guard, &marked_buffer(GUARD_BYTES)[..], "memory beyond the room was written to");
-            message.extend_from_slice(inside);
-        }
+        self.pieces.iter().for_each(Piece::check_guard);
+        let mut message: Vec<u8> = self.pieces.iter().flat_map(Piece::bytes).collect();
         let beyond = message.split_off(len_bytes);
-        assert_eq!(beyond, marked_buffer(beyond.len()), "memory beyond the message was written to");
+        let is_unchanged = beyond == marked_buffer(beyond.len());
+        assert!(is_unchanged || !self.keeps_rest, "memory beyond the message was written to: {beyond:?}");
         message
     }
 }

@@ -13,7 +13,7 @@ pub struct RegionSpec {
     /// The kind of the region's memory.
     pub kind: MemoryKind,
     /// The accesses that peers may make.
-    #[serde(with = "form::bits")]
+    #[serde(with = "form::access")]
     pub access: MrAccess,
     /// The requested key.
     pub key: u64,

@@ -1,7 +1,7 @@
 //! The memory regions of a party, and the party's accesses to regions of peers. The party is in this process
 //! or in another.
 
-use std::ops::Deref;
+use std::mem;
 use std::sync::Arc;
 use std::thread;
 
@@ -11,8 +11,8 @@ use homespun::flags::{MrAccess, OpFlags};
 use homespun::{Bytes, CounterEvents, Domain, Error, FabricAddress, MemoryRegion, MrAttr, RemoteMemory};
 
 use super::atomic_call::{AtomicBy, AtomicCall};
-use super::call::{RemoteAnswer, RemoteCall};
-use super::counters::{self, Counted, Counters};
+use super::call::{RegionCall, RemoteAnswer, RemoteCall};
+use super::counters::{Counted, Counters};
 use super::deadline::Deadline;
 use super::files;
 use super::party::Party;
@@ -24,25 +24,22 @@ use super::rma_call::{RmaBy, RmaCall};
 
 /// A region of a party.
 #[derive(Debug)]
-pub enum Region {
-    /// In this process; `None` once it is closed.
-    Here(Option<Registered>),
-    /// In another process.
-    There {
-        /// The process.
-        remote: Arc<RemoteParty>,
-        /// The number of the region in its process.
-        number: usize,
-        /// The key of the region.
-        key: u64,
-        /// The first address, as peers use it.
-        address: u64,
-    },
+pub struct Region {
+    memory: RemoteMemory,
+    len_bytes: usize,
+    place: RegionPlace,
+}
+
+#[derive(Debug)]
+enum RegionPlace {
+    Here(Registered),
+    /// In another process, with this number.
+    There(Arc<RemoteParty>, usize),
 }
 
 /// A region of this process.
 #[derive(Debug)]
-pub struct Registered {
+pub(super) struct Registered {
     region: LocalRegion,
     counters: Option<Counters>,
     domain: Domain,
@@ -52,17 +49,8 @@ pub struct Registered {
 enum LocalRegion {
     Raw(RawRegion),
     Other(MemoryRegion),
-}
-
-impl Deref for LocalRegion {
-    type Target = MemoryRegion;
-
-    fn deref(&self) -> &MemoryRegion {
-        match self {
-            LocalRegion::Raw(region) => region,
-            LocalRegion::Other(region) => region,
-        }
-    }
+    /// The memory of a raw region remains.
+    Closed(Option<RawMemory>),
 }
 
 impl Registered {
@@ -94,132 +82,139 @@ impl Registered {
         Ok(registered)
     }
 
+    fn open_region(&self) -> &MemoryRegion {
+        match &self.region {
+            LocalRegion::Raw(region) => region,
+            LocalRegion::Other(region) => region,
+            LocalRegion::Closed(_) => panic!("the region is closed"),
+        }
+    }
+
+    pub(super) fn memory(&self) -> RemoteMemory {
+        self.open_region().remote()
+    }
+
     pub(super) fn start_counting(&mut self) {
-        self.counters = Some(Counters::bind_region(&self.domain, &self.region));
+        self.counters = Some(Counters::bind_region(&self.domain, self.open_region()));
     }
 
-    pub(super) fn read_counter(&self, event: CounterEvents) -> Counted {
-        self.counters.as_ref().expect("a region that is counted").read_counter(event)
-    }
-
-    /// Registers the same raw memory in another domain, or with another key.
-    pub(super) fn register_again(
-        &self,
-        domain: &Domain,
-        access: MrAccess,
-        key: u64,
-    ) -> Result<Registered, Error> {
-        let attr = MrAttr { access, requested_key: Some(key), ..MrAttr::default() };
-        let LocalRegion::Raw(raw) = &self.region else { panic!("not raw memory: {self:?}") };
-        let region = LocalRegion::Raw(raw.register_again(domain, &attr)?);
-        Ok(Registered { region, counters: None, domain: domain.clone() })
-    }
-
-    pub(super) fn key_and_address(&self) -> (u64, u64) {
-        (self.region.key(), self.region.address())
-    }
-
-    pub(super) fn content(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.region.len_bytes()];
-        self.region.read_at(0, &mut bytes).expect("all of it");
-        bytes
-    }
-
-    pub(super) fn read_at(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
-        let mut bytes = vec![0; len_bytes];
-        self.region.read_at(offset_bytes, &mut bytes).expect("it is long enough");
-        bytes
-    }
-
-    pub(super) fn write_at(&self, offset_bytes: usize, bytes: &[u8]) {
-        self.region.write_at(offset_bytes, bytes).expect("it is long enough");
-    }
-
-    /// Closes the region. Returns its memory if that is raw memory.
-    pub(super) fn close(self) -> Option<RawMemory> {
-        match self.region {
+    /// Closes the region, unless it is closed.
+    pub(super) fn close(&mut self) {
+        let memory = match mem::replace(&mut self.region, LocalRegion::Closed(None)) {
             LocalRegion::Raw(region) => Some(region.close()),
             LocalRegion::Other(_) => None,
+            LocalRegion::Closed(memory) => memory,
+        };
+        self.region = LocalRegion::Closed(memory);
+    }
+
+    /// Makes a call that changes nothing but bytes.
+    pub(super) fn make(&self, call: RegionCall) -> RemoteAnswer {
+        match call {
+            RegionCall::Part(offset_bytes, len_bytes) => {
+                if let LocalRegion::Closed(Some(memory)) = &self.region {
+                    return RemoteAnswer::Bytes(memory.content()[offset_bytes..][..len_bytes].to_vec());
+                }
+                let mut bytes = vec![0; len_bytes];
+                self.open_region().read_at(offset_bytes, &mut bytes).expect("it is long enough");
+                RemoteAnswer::Bytes(bytes)
+            }
+            RegionCall::Put(offset_bytes, bytes) => {
+                self.open_region().write_at(offset_bytes, &bytes).expect("it is long enough");
+                RemoteAnswer::Done
+            }
+            RegionCall::Counted(event) => {
+                let counters = self.counters.as_ref().expect("a region that is counted");
+                RemoteAnswer::Counted(counters.read_counter(event))
+            }
+            call @ (RegionCall::Close | RegionCall::Count) => panic!("it changes the region: {call:?}"),
         }
     }
 }
 
 impl Region {
+    pub(super) fn new_local(registered: Registered) -> Region {
+        let (memory, len_bytes) = (registered.open_region().remote(), registered.open_region().len_bytes());
+        Region { memory, len_bytes, place: RegionPlace::Here(registered) }
+    }
+
+    /// The region with this number of another process or behind the C interface.
+    pub(super) fn new_remote(
+        remote: Arc<RemoteParty>,
+        number: usize,
+        memory: RemoteMemory,
+        len_bytes: usize,
+    ) -> Region {
+        Region { memory, len_bytes, place: RegionPlace::There(remote, number) }
+    }
+
+    /// Registers the memory of a raw region of this process again.
+    pub(super) fn register_again(
+        &self,
+        domain: &Domain,
+        access: MrAccess,
+        key: u64,
+    ) -> Result<Region, Error> {
+        let RegionPlace::Here(Registered { region: LocalRegion::Raw(raw), .. }) = &self.place else {
+            panic!("not raw memory of this process: {self:?}")
+        };
+        let attr = MrAttr { access, requested_key: Some(key), ..MrAttr::default() };
+        let region = LocalRegion::Raw(raw.register_again(domain, &attr)?);
+        Ok(Region::new_local(Registered { region, counters: None, domain: domain.clone() }))
+    }
+
+    #[track_caller]
+    fn call(&self, call: RegionCall) -> RemoteAnswer {
+        match &self.place {
+            RegionPlace::Here(registered) => registered.make(call),
+            RegionPlace::There(remote, number) => remote.call(RemoteCall::Region(*number, call)),
+        }
+    }
+
     /// Returns the key by which peers name the region.
     pub fn key(&self) -> u64 {
-        match self {
-            Region::Here(registered) => expect_open(registered).key_and_address().0,
-            Region::There { key, .. } => *key,
-        }
+        self.memory.key
     }
 
     /// Returns the address by which peers name this offset.
     pub fn address_at(&self, offset_bytes: usize) -> u64 {
-        let address = match self {
-            Region::Here(registered) => expect_open(registered).key_and_address().1,
-            Region::There { address, .. } => *address,
-        };
-        address + offset_bytes as u64
+        self.memory.address + offset_bytes as u64
     }
 
     /// Returns the whole content.
     pub fn content(&self) -> Vec<u8> {
-        match self {
-            Region::Here(registered) => expect_open(registered).content(),
-            Region::There { remote, number, .. } => match remote.call(&RemoteCall::RegionContent(*number)) {
-                RemoteAnswer::Bytes(bytes) => bytes,
-                other => panic!("{other:?}"),
-            },
-        }
+        self.read_at(0, self.len_bytes)
+    }
+
+    /// Returns the content from an offset on.
+    pub fn read_at(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
+        self.call(RegionCall::Part(offset_bytes, len_bytes)).bytes()
+    }
+
+    /// Copies bytes into the region, to an offset.
+    pub fn write_at(&self, offset_bytes: usize, bytes: &[u8]) {
+        let put = RegionCall::Put(offset_bytes, bytes.to_vec());
+        self.call(put).result().expect("a copy into the region is not refused");
+    }
+
+    /// Writes zeros to all of the region.
+    pub fn clear(&self) {
+        self.write_at(0, &vec![0; self.len_bytes]);
     }
 
     /// Starts to count accesses to the region.
     pub fn start_counting(&mut self) {
-        match self {
-            Region::Here(registered) => registered.as_mut().expect("it is open").start_counting(),
-            Region::There { remote, number, .. } => {
-                remote.call_for_result(&RemoteCall::RegionCount(*number)).expect("counting is not refused");
+        match &mut self.place {
+            RegionPlace::Here(registered) => registered.start_counting(),
+            RegionPlace::There(..) => {
+                self.call(RegionCall::Count).result().expect("counting is not refused");
             }
         }
     }
 
     /// Returns the values of the counter of this event.
     pub fn read_counter(&self, event: CounterEvents) -> Counted {
-        match self {
-            Region::Here(registered) => expect_open(registered).read_counter(event),
-            Region::There { remote, number, .. } => counters::expect_counted_answer(
-                remote.call(&RemoteCall::RegionCounted(*number, event.bits())),
-            ),
-        }
-    }
-
-    /// Returns the content from an offset on.
-    pub fn read_at(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
-        match self {
-            Region::Here(registered) => expect_open(registered).read_at(offset_bytes, len_bytes),
-            Region::There { remote, number, .. } => {
-                match remote.call(&RemoteCall::RegionPart(*number, offset_bytes, len_bytes)) {
-                    RemoteAnswer::Bytes(bytes) => bytes,
-                    other => panic!("{other:?}"),
-                }
-            }
-        }
-    }
-
-    /// Copies bytes into the region, to an offset.
-    pub fn write_at(&self, offset_bytes: usize, bytes: &[u8]) {
-        match self {
-            Region::Here(registered) => expect_open(registered).write_at(offset_bytes, bytes),
-            Region::There { remote, number, .. } => {
-                let put = RemoteCall::RegionPut(*number, offset_bytes, bytes.to_vec());
-                remote.call_for_result(&put).expect("a copy into the region is not refused");
-            }
-        }
-    }
-
-    /// Writes zeros to all of the region.
-    pub fn clear(&self) {
-        self.write_at(0, &vec![0; self.content().len()]);
+        self.call(RegionCall::Counted(event)).counted()
     }
 
     /// Checks the content after operations on the region have completed. With another provider, waits for
@@ -236,17 +231,13 @@ impl Region {
 
     /// Closes a raw region. Returns its content at that moment, and a handle to read the content later.
     pub fn close_raw(mut self) -> (Vec<u8>, Closed) {
-        let closed = match &mut self {
-            Region::Here(registered) => {
-                let registered = registered.take().expect("it is open");
-                Closed::Here(registered.close().expect("a raw region"))
+        match &mut self.place {
+            RegionPlace::Here(registered) => registered.close(),
+            RegionPlace::There(..) => {
+                self.call(RegionCall::Close).result().expect("closing is not refused");
             }
-            Region::There { remote, number, .. } => {
-                remote.call_for_result(&RemoteCall::RegionClose(*number)).expect("closing is not refused");
-                Closed::There { remote: remote.clone(), number: *number }
-            }
-        };
-        (closed.content(), closed)
+        }
+        (self.content(), Closed(self))
     }
 }
 
@@ -305,41 +296,21 @@ impl AtomicCall {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if let Region::There { remote, number, .. } = self
+        if let RegionPlace::There(remote, number) = &self.place
             && !thread::panicking()
         {
-            remote.call_if_alive(&RemoteCall::RegionClose(*number));
+            remote.call_if_alive(RemoteCall::Region(*number, RegionCall::Close));
         }
     }
 }
 
-fn expect_open(registered: &Option<Registered>) -> &Registered {
-    registered.as_ref().expect("it is open")
-}
-
-/// The memory of a closed region.
+/// The memory of a closed raw region.
 #[derive(Debug)]
-pub enum Closed {
-    /// In this process.
-    Here(RawMemory),
-    /// In another process.
-    There {
-        /// The process.
-        remote: Arc<RemoteParty>,
-        /// The number of the region in its process.
-        number: usize,
-    },
-}
+pub struct Closed(Region);
 
 impl Closed {
     /// Returns the present content of the memory. Panics if memory beyond the region was written.
     pub fn content(&self) -> Vec<u8> {
-        match self {
-            Closed::Here(raw) => raw.content(),
-            Closed::There { remote, number } => match remote.call(&RemoteCall::ClosedContent(*number)) {
-                RemoteAnswer::Bytes(bytes) => bytes,
-                other => panic!("{other:?}"),
-            },
-        }
+        self.0.content()
     }
 }

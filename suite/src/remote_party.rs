@@ -6,13 +6,12 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use homespun::error::SystemRequest;
-use homespun::{Address, Errno, Error};
+use homespun::Error;
 
 use super::answering::PartyServer;
-use super::call::{AddressForm, ConnectionCall, RemoteAnswer, RemoteCall};
+use super::call::{ConnectionCall, Opened, Origin, RemoteAnswer, RemoteCall};
 use super::process::Process;
-use super::provider::{Crashed, Granted, NotOffered};
+use super::provider::{Crashed, NotOffered};
 use super::setup::Setup;
 use super::transport::TransportKind;
 
@@ -20,14 +19,9 @@ use super::transport::TransportKind;
 /// [`party_process_entry`](crate::party_process_entry) defines the test.
 const ENTRY: &str = "party_process_entry";
 
-/// The error of a call that another provider has refused. Every error of homespun says more than its number.
-pub(super) fn refused_with(errno: Errno) -> Error {
-    Error::System { request: SystemRequest::Socket, errno }
-}
-
 /// The name of a call, without what it carries.
 fn name_of(call: &RemoteCall) -> String {
-    format!("{call:?}").chars().take_while(|char| char.is_alphanumeric()).collect()
+    format!("{call:?}").chars().take_while(|&char| char.is_alphanumeric() || char == '(').collect()
 }
 
 /// Starts the test's program again, at the entry for parties.
@@ -58,13 +52,13 @@ pub(super) fn call_process(process: &mut Process, call: &RemoteCall) -> RemoteAn
 #[cfg(feature = "providers")]
 pub(super) use super::provider_party::open as open_party_of_provider;
 
-/// Opens a party behind the C interface. Returns the answer to [`RemoteCall::Open`], too, or what the
-/// provider does not have.
+/// Opens a party behind the C interface. Returns what the provider does not have, if it fails.
 #[cfg(not(feature = "providers"))]
 pub(super) fn open_party_of_provider(
     provider: &super::provider::Provider,
-    _setup: &super::setup::Setup,
-) -> Result<(Box<dyn PartyServer>, RemoteAnswer), String> {
+    _setup: &Setup,
+    _is_side: bool,
+) -> Result<(Box<dyn PartyServer>, Opened), String> {
     panic!("{provider:?}: this program is built without the feature `providers`");
 }
 
@@ -87,30 +81,31 @@ impl Drop for RemoteParty {
         if let Place::Of(..) = self.0
             && !thread::panicking()
         {
-            self.call_if_alive(&RemoteCall::CloseEndpoint);
+            self.call_if_alive(RemoteCall::CloseEndpoint);
         }
     }
 }
 
 impl RemoteParty {
-    /// Opens a party, in a process of its own or, behind the C interface, in this one. Returns the answer to
-    /// [`RemoteCall::Open`], too.
+    /// Opens a party or a side, in a process of its own or, behind the C interface, in this one.
     #[track_caller]
     pub(super) fn open(
         transport: &TransportKind,
         setup: Setup,
+        is_side: bool,
         is_here: bool,
-    ) -> (Arc<RemoteParty>, RemoteAnswer) {
+    ) -> (Arc<RemoteParty>, Opened) {
         if let (true, TransportKind::Provider(provider)) = (is_here, transport) {
-            let (answer, server) = match open_party_of_provider(provider, &setup) {
-                Ok((server, opened)) => (opened, server),
+            return match open_party_of_provider(provider, &setup, is_side) {
+                Ok((server, opened)) => (Arc::new(RemoteParty(Place::Here(Mutex::new(server)))), opened),
                 Err(what) => resume_unwind(Box::new(NotOffered(what))),
             };
-            return (Arc::new(RemoteParty(Place::Here(Mutex::new(server)))), answer);
         }
         let remote = RemoteParty(Place::Process(Mutex::new(spawn_process(transport))));
-        let opened = remote.call(&RemoteCall::Open { transport: transport.clone(), setup });
-        (Arc::new(remote), opened)
+        match remote.call(RemoteCall::Open { transport: transport.clone(), setup, is_side }) {
+            RemoteAnswer::Opened(opened) => (Arc::new(remote), opened),
+            other => panic!("{other:?}"),
+        }
     }
 
     /// The object of a side of connections with this number, which is closed when the result is dropped.
@@ -127,32 +122,26 @@ impl RemoteParty {
         }
     }
 
-    /// The number of an object of a side.
-    pub(super) fn number(&self) -> Option<usize> {
-        if let Place::Of(_, number) = &self.0 { Some(*number) } else { None }
+    /// The object of a side, as the origin of an endpoint.
+    pub(super) fn as_origin(&self) -> Origin {
+        match self.0 {
+            Place::Of(_, number) => Origin::Of(number),
+            _ => panic!("a request and a passive endpoint are objects of a side"),
+        }
     }
 
     /// Makes a call. Unwinds with [`NotOffered`] if the party's provider does not have what it asks for, and
     /// with [`Crashed`] if the process has ended by a signal.
     #[track_caller]
-    pub(super) fn call(&self, call: &RemoteCall) -> RemoteAnswer {
+    pub(super) fn call(&self, call: RemoteCall) -> RemoteAnswer {
         let answer = match &self.0 {
-            Place::Process(process) => call_process(&mut lock(process), call),
-            Place::Here(server) => lock(server).execute_call(call.clone()),
-            Place::Of(side, number) => side.call(&RemoteCall::At(*number, Box::new(call.clone()))),
+            Place::Process(process) => call_process(&mut lock(process), &call),
+            Place::Here(server) => lock(server).execute_call(call),
+            Place::Of(side, number) => side.call(RemoteCall::At(*number, Box::new(call))),
         };
         match answer {
             RemoteAnswer::NotOffered(what) => resume_unwind(Box::new(NotOffered(what))),
-            RemoteAnswer::RefusedWith(errno) => RemoteAnswer::Refused(refused_with(Errno::new(errno))),
             answer => answer,
-        }
-    }
-
-    /// Opens a party with the default setup. Returns what its provider has granted.
-    pub(super) fn open_for_granted(transport: &TransportKind, is_here: bool) -> Granted {
-        match RemoteParty::open(transport, Setup::default(), is_here).1 {
-            RemoteAnswer::Opened { granted: Some(granted), .. } => granted,
-            other => panic!("{other:?}"),
         }
     }
 
@@ -162,58 +151,30 @@ impl RemoteParty {
         self: &Arc<RemoteParty>,
         call: ConnectionCall,
     ) -> Result<Arc<RemoteParty>, Error> {
-        match self.call(&RemoteCall::Connection(call)) {
+        match self.call(RemoteCall::Connection(call)).granted()? {
             RemoteAnswer::Size(number) => Ok(Arc::new(RemoteParty::of(self, number))),
-            RemoteAnswer::Refused(error) => Err(error),
             other => panic!("{other:?}"),
         }
-    }
-
-    #[track_caller]
-    pub(super) fn call_for_address(&self, call: ConnectionCall) -> Result<Address, Error> {
-        match self.call(&RemoteCall::Connection(call)) {
-            RemoteAnswer::Address(AddressForm(address)) => Ok(address),
-            RemoteAnswer::Refused(error) => Err(error),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// Makes a call that the process answers by [`RemoteAnswer::Done`] or [`RemoteAnswer::Refused`].
-    #[track_caller]
-    pub(super) fn call_for_result(&self, call: &RemoteCall) -> Result<(), Error> {
-        match self.call(call) {
-            RemoteAnswer::Done => Ok(()),
-            RemoteAnswer::Refused(error) => Err(error),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[track_caller]
-    pub(super) fn progress(&self) {
-        self.call_for_result(&RemoteCall::Progress).expect("driving is not refused");
     }
 
     /// Makes a call to a party that may have been killed.
-    pub(super) fn call_if_alive(&self, call: &RemoteCall) {
+    pub(super) fn call_if_alive(&self, call: RemoteCall) {
         match &self.0 {
             Place::Process(process) => {
                 let mut process = lock(process);
                 if !process.was_reaped() {
-                    process.send_message(call);
-                    let _answer: RemoteAnswer = process.receive_message();
+                    call_process(&mut process, &call);
                 }
             }
-            Place::Here(server) => drop(lock(server).execute_call(call.clone())),
-            Place::Of(side, number) => {
-                side.call_if_alive(&RemoteCall::At(*number, Box::new(call.clone())));
-            }
+            Place::Here(server) => drop(lock(server).execute_call(call)),
+            Place::Of(side, number) => side.call_if_alive(RemoteCall::At(*number, Box::new(call))),
         }
     }
 
     /// Drives a party that may have been killed, or that another thread may be closing.
     pub(super) fn progress_if_idle(&self) {
         match &self.0 {
-            Place::Process(_) => self.call_if_alive(&RemoteCall::Progress),
+            Place::Process(_) => self.call_if_alive(RemoteCall::Progress),
             Place::Of(side, _) => side.progress_if_idle(),
             Place::Here(server) => {
                 if let Ok(server) = server.try_lock() {
@@ -223,27 +184,9 @@ impl RemoteParty {
         }
     }
 
-    pub(super) fn process_id(&self) -> u32 {
-        self.lock_process().id()
-    }
-
-    /// Kills the party's process, and waits for its end.
-    pub(super) fn kill(&self) {
-        self.lock_process().kill();
-    }
-
-    /// Stops the party's process.
-    pub(super) fn stop(&self) {
-        self.lock_process().stop();
-    }
-
-    /// Resumes the party's process.
-    pub(super) fn resume(&self) {
-        self.lock_process().resume();
-    }
-
+    /// The party's process.
     #[track_caller]
-    fn lock_process(&self) -> MutexGuard<'_, Process> {
+    pub(super) fn lock_process(&self) -> MutexGuard<'_, Process> {
         match &self.0 {
             Place::Process(process) => lock(process),
             Place::Here(_) | Place::Of(..) => panic!("the party has no process of its own"),

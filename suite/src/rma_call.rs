@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::form;
 use super::payload::marked_buffer;
-use super::raw::write_raw;
+use super::raw::leak_copies;
 
 /// The call that accesses a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,60 +49,39 @@ pub struct RmaCall {
     /// The context of the completion.
     pub context: u64,
     /// The flags of the call, if it takes any.
-    #[serde(with = "form::bits")]
     pub flags: OpFlags,
 }
 
 impl RmaCall {
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
         let RmaCall { by, buffers, peer, address, key, data, context, flags } = self;
+        let memory = RemoteMemory { address, key };
+        let one = || Bytes::from(buffers.concat());
         let mut rooms = buffers.iter().map(|buffer| marked_buffer(buffer.len()));
         match (by, data) {
-            (RmaBy::Write, None) => {
-                endpoint.write(buffers.concat().into(), peer, RemoteMemory { address, key }, context)?;
-            }
-            (RmaBy::Write, Some(data)) => {
-                endpoint.writedata(
-                    buffers.concat().into(),
-                    data,
-                    peer,
-                    RemoteMemory { address, key },
-                    context,
-                )?;
-            }
-            (RmaBy::Writev, _) => endpoint.writev(buffers, peer, RemoteMemory { address, key }, context)?,
+            (RmaBy::Write, None) => endpoint.write(one(), peer, memory, context)?,
+            (RmaBy::Write, Some(data)) => endpoint.writedata(one(), data, peer, memory, context)?,
+            (RmaBy::Writev, _) => endpoint.writev(buffers, peer, memory, context)?,
             (RmaBy::Writemsg, _) => {
-                endpoint.writemsg(WriteMsg {
-                    buffers,
-                    to: peer,
-                    memory: RemoteMemory { address, key },
-                    data,
-                    context,
-                    flags,
-                })?;
+                endpoint.writemsg(WriteMsg { buffers, to: peer, memory, data, context, flags })?;
             }
             (RmaBy::WriteRaw, _) => {
-                write_raw(endpoint, &buffers, peer, (address, key), data, context, flags)?;
+                let buffers = &leak_copies(&buffers)[..];
+                // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays
+                // readable and unchanged.
+                unsafe {
+                    endpoint.post_write(&WriteMsg { buffers, to: peer, memory, data, context, flags })?;
+                }
             }
-            (RmaBy::InjectWrite, _) => {
-                endpoint.inject_write(&buffers.concat(), peer, RemoteMemory { address, key }, data)?;
-            }
+            (RmaBy::InjectWrite, _) => endpoint.inject_write(&one(), peer, memory, data)?,
             (RmaBy::Read, _) => {
                 let buffer = rooms.next().expect("a single read has a single buffer");
-                endpoint.read(buffer, peer, RemoteMemory { address, key }, context)?;
+                endpoint.read(buffer, peer, memory, context)?;
             }
-            (RmaBy::Readv, _) => {
-                endpoint.readv(rooms.collect(), peer, RemoteMemory { address, key }, context)?;
-            }
+            (RmaBy::Readv, _) => endpoint.readv(rooms.collect(), peer, memory, context)?,
             (RmaBy::Readmsg, _) => {
                 let buffers = rooms.collect();
-                endpoint.readmsg(ReadMsg {
-                    buffers,
-                    from: peer,
-                    memory: RemoteMemory { address, key },
-                    context,
-                    flags,
-                })?;
+                endpoint.readmsg(ReadMsg { buffers, from: peer, memory, context, flags })?;
             }
         }
         Ok(())

@@ -11,12 +11,10 @@ use super::form;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Setup {
     /// The requested capabilities; empty for all.
-    #[serde(with = "form::bits")]
     pub caps: Caps,
     /// The depth of the queue; 0 for the default.
     pub cq_depth_entries: usize,
     /// The format of the queues; `None` for the default.
-    #[serde(with = "form::optional_format")]
     pub cq_format: Option<CqFormat>,
     /// Whether receives have their own queue.
     pub separate_queues: bool,
@@ -36,12 +34,10 @@ pub struct Setup {
     /// The budget for unexpected messages; 0 for the default.
     pub unexpected_bytes: usize,
     /// The requested message order, in both directions.
-    #[serde(with = "form::bits")]
     pub order: Order,
     /// Whether the party requests that sends complete in order.
     pub completes_in_order: bool,
     /// The default flags of sends.
-    #[serde(with = "form::bits")]
     pub tx_op_flags: OpFlags,
     /// The endpoint's address, or `None` for a free port at the transport's usual address.
     #[serde(with = "form::optional_address")]
@@ -50,12 +46,9 @@ pub struct Setup {
     /// have a user.
     pub user: Option<u32>,
     /// The resource management of the party's queues. If it is set, the party gets its own domain.
-    #[serde(with = "form::optional_resource_mgmt")]
     pub resource_mgmt: Option<ResourceManagement>,
     /// Whether the party sends long messages from send buffers, which near peers can map.
     pub sends_from_buffers: bool,
-    /// Whether the party is a side of connections behind the C interface, which opens its endpoints later.
-    pub is_side: bool,
     /// Whether only the test's reads of its queue drive the party, until the test calls
     /// [`Net::start_driving`](super::net::Net::start_driving).
     pub asleep: bool,
@@ -76,16 +69,6 @@ impl Setup {
     /// Returns the setup of a party with selective completion.
     pub fn selective() -> Setup {
         Setup { selective: true, ..Setup::default() }
-    }
-
-    /// Returns the setup of a party with these capabilities.
-    pub fn with_caps(caps: Caps) -> Setup {
-        Setup { caps, ..Setup::default() }
-    }
-
-    /// Returns the setup of a party whose queues have this depth.
-    pub fn with_cq_depth(cq_depth_entries: usize) -> Setup {
-        Setup { cq_depth_entries, ..Setup::default() }
     }
 
     /// Returns the info to open the endpoint with, made from the offered one.

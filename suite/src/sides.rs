@@ -1,91 +1,50 @@
-//! Sides of connections whose objects are the library's own, or behind the C interface. Where a method of the
-//! library's own object is missing here, tests reach it through [`Deref`], and run natively.
+//! The objects of connections: the library's own, or behind the C interface. Where a method of the library's
+//! own object is missing here, tests reach it through [`Deref`](std::ops::Deref), and run natively.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
-use homespun::eq::EqReadError;
 use homespun::info::Info;
 use homespun::{Address, ConnectionEnd, Error, EventError, EventQueue, Fabric};
 
-use super::call::{AddressForm, ConnectionCall, EventForm, Origin, RemoteAnswer, RemoteCall};
-use super::connecting::{self, BOTH, ConnectionSide, LISTENER, SERVER, connect_pair};
-use super::ended::Ended;
-use super::handle::{Endpoint, Queue};
-use super::net::Net;
+use super::call::{AddressForm, ConnectionCall, EventForm, Origin, RemoteCall};
+use super::handle::{Endpoint, Handle};
 use super::remote_party::RemoteParty;
 
-/// An object of a side: the library's own, or one behind the C interface.
-#[derive(Debug)]
-pub(crate) enum Handle<T> {
-    /// The library's own.
-    Here(T),
-    /// Behind the C interface.
-    There(Arc<RemoteParty>),
-}
-
-impl<T> Deref for Handle<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        match self {
-            Handle::Here(object) => object,
-            Handle::There(_) => panic!("the object lives behind the C interface"),
-        }
-    }
-}
-
 /// A passive endpoint.
-pub(crate) type PassiveEndpoint = Handle<homespun::PassiveEndpoint>;
-
-/// A client or a server, as [`connecting::Side`].
-#[derive(Debug)]
-pub(crate) struct Side {
-    pub(crate) fabric: Handle<Fabric>,
-    pub(crate) domain: Handle<homespun::Domain>,
-    pub(crate) info: Info,
-    pub(crate) eq: Handle<EventQueue>,
-    pub(crate) cq: Queue,
-    /// Drives the library's own objects.
-    _native: Option<connecting::Side>,
-}
+pub type PassiveEndpoint = Handle<homespun::PassiveEndpoint>;
 
 /// A request for a connection.
 #[derive(Debug, Clone)]
-pub(crate) enum ConnectionRequest {
-    Here(homespun::ConnectionRequest),
-    There(Arc<Asked>),
-}
+pub struct ConnectionRequest(Arc<Asked>);
 
-/// A request that waits behind the C interface.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    remote: Arc<RemoteParty>,
+struct Asked {
+    request: Handle<homespun::ConnectionRequest>,
     listener: u64,
     data: Vec<u8>,
     info: Info,
 }
 
-/// An event of a connection.
+impl From<homespun::ConnectionRequest> for ConnectionRequest {
+    fn from(request: homespun::ConnectionRequest) -> ConnectionRequest {
+        let (listener, data, info) = (request.passive_endpoint(), request.data().to_vec(), request.info());
+        ConnectionRequest(Arc::new(Asked { request: Handle::Here(request), listener, data, info }))
+    }
+}
+
+/// An event of a connection, as the library's own.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum ConnectionEvent {
+#[expect(missing_docs, reason = "see the library's own")]
+pub enum ConnectionEvent {
     Request(ConnectionRequest),
     Connected { endpoint: u64, data: Box<[u8]> },
     Shutdown { endpoint: u64, end: ConnectionEnd },
 }
 
-/// An event that a peek finds.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Event {
-    Connection(ConnectionEvent),
-}
-
 impl From<homespun::ConnectionEvent> for ConnectionEvent {
     fn from(event: homespun::ConnectionEvent) -> ConnectionEvent {
         match event {
-            homespun::ConnectionEvent::Request(request) => {
-                ConnectionEvent::Request(ConnectionRequest::Here(request))
-            }
+            homespun::ConnectionEvent::Request(request) => ConnectionEvent::Request(request.into()),
             homespun::ConnectionEvent::Connected { endpoint, data } => {
                 ConnectionEvent::Connected { endpoint, data }
             }
@@ -96,147 +55,43 @@ impl From<homespun::ConnectionEvent> for ConnectionEvent {
     }
 }
 
-impl From<connecting::Side> for Side {
-    fn from(native: connecting::Side) -> Side {
-        Side {
-            fabric: Handle::Here(native.fabric.clone()),
-            domain: Handle::Here(native.domain.clone()),
-            info: native.info.clone(),
-            eq: Handle::Here(native.eq.clone()),
-            cq: Queue::Here(native.cq.clone()),
-            _native: Some(native),
-        }
-    }
-}
-
-impl Side {
-    /// Opens a side whose queues have no wait objects.
-    pub(crate) fn new(net: &Net) -> Side {
-        let Some((remote, info, cq)) = net.open_answering_side() else {
-            return connecting::Side::new(net).into();
-        };
-        Side {
-            fabric: Handle::There(remote.clone()),
-            domain: Handle::There(remote.clone()),
-            info,
-            eq: Handle::There(remote),
-            cq,
-            _native: None,
-        }
-    }
-
-    pub(crate) fn open_endpoint(&self, name: u64) -> Endpoint {
-        self.bind_endpoint(self.domain.endpoint(&self.info).expect("an endpoint"), name)
-    }
-
-    pub(crate) fn open_endpoint_for_request(&self, request: &ConnectionRequest, name: u64) -> Endpoint {
-        let endpoint = self.domain.endpoint_for_request(&request.info(), request);
-        self.bind_endpoint(endpoint.expect("the request is open"), name)
-    }
-
-    pub(crate) fn accept(&self, request: &ConnectionRequest, data: &[u8]) -> Endpoint {
-        let accepting = self.open_endpoint_for_request(request, SERVER);
-        accepting.accept(data).expect("an open request can be accepted");
-        accepting
-    }
-
-    pub(crate) fn bind_endpoint(&self, endpoint: Endpoint, name: u64) -> Endpoint {
-        let bind = |here: &homespun::Endpoint| {
-            here.bind_eq(&self.eq, name)?;
-            here.bind_cq(&self.cq, BOTH)
-        };
-        endpoint.connection_call(bind, || ConnectionCall::Bind(name)).expect("its first queues");
-        endpoint
-    }
-
-    pub(crate) fn open_listener(&self, name: u64) -> PassiveEndpoint {
-        let passive = self.fabric.passive_endpoint(&self.info).expect("a passive endpoint");
-        passive.bind_eq(&self.eq, name).expect("its first event queue");
-        passive.listen().expect("it has all that it needs");
-        passive
-    }
-
-    pub(crate) fn poll_event(&self) -> Option<Result<ConnectionEvent, EventError>> {
-        let remote = match (&self._native, &self.eq) {
-            (None, Handle::There(remote)) => remote,
-            (native, _) => {
-                let event = native.as_ref().expect("a side is of one kind").poll_event()?;
-                return Some(event.map(ConnectionEvent::from));
-            }
-        };
-        let event = match remote.call(&RemoteCall::Connection(ConnectionCall::ReadEvent)) {
-            RemoteAnswer::Event(event) => event?,
-            other => panic!("{other:?}"),
-        };
-        Some(match event {
-            EventForm::Request { number, listener, data, from: AddressForm(from), to: AddressForm(to) } => {
-                let remote = Arc::new(RemoteParty::of(remote, number));
-                let info = Info { src_addr: Some(to), dest_addr: Some(from), ..self.info.clone() };
-                let asked = Asked { remote, listener, data, info };
-                Ok(ConnectionEvent::Request(ConnectionRequest::There(Arc::new(asked))))
+impl EventForm {
+    /// The event of a side behind the C interface, whose endpoints have this info.
+    pub(super) fn into_result(
+        self,
+        side: &Arc<RemoteParty>,
+        info: &Info,
+    ) -> Result<ConnectionEvent, EventError> {
+        Ok(match self {
+            EventForm::Request { number, listener, data, from, to } => {
+                let request = Handle::There(Arc::new(RemoteParty::of(side, number)));
+                let info = Info { src_addr: Some(to.0), dest_addr: Some(from.0), ..info.clone() };
+                ConnectionEvent::Request(ConnectionRequest(Arc::new(Asked { request, listener, data, info })))
             }
             EventForm::Connected { endpoint, data } => {
-                Ok(ConnectionEvent::Connected { endpoint, data: data.into() })
+                ConnectionEvent::Connected { endpoint, data: data.into() }
             }
             EventForm::Shutdown { endpoint } => {
-                Ok(ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed })
+                ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
             }
             EventForm::Failed { object, errno, prov_errno, err_data } => {
-                Err(EventError { object, context: 0, data: 0, errno, prov_errno, err_data, peer: None })
+                return Err(EventError {
+                    object,
+                    context: 0,
+                    data: 0,
+                    errno,
+                    prov_errno,
+                    err_data,
+                    peer: None,
+                });
             }
         })
-    }
-
-    pub(crate) fn progress(&self) {
-        match &self.eq {
-            Handle::Here(eq) => {
-                eq.progress();
-                self.cq.progress();
-            }
-            Handle::There(remote) => remote.progress_if_idle(),
-        }
-    }
-}
-
-impl ConnectionSide for Side {
-    type Endpoint = Endpoint;
-    type Listener = PassiveEndpoint;
-    type Request = ConnectionRequest;
-    type Event = ConnectionEvent;
-
-    fn open_listener(&self, name: u64) -> PassiveEndpoint {
-        self.open_listener(name)
-    }
-
-    fn connect(&self, name: u64, to: &PassiveEndpoint, data: &[u8]) -> Endpoint {
-        let connecting = self.open_endpoint(name);
-        connecting.connect(to.name().expect("it listens"), data).expect("a new endpoint can connect");
-        connecting
-    }
-
-    fn accept(&self, request: &ConnectionRequest, data: &[u8]) -> Endpoint {
-        self.accept(request, data)
-    }
-
-    fn poll_event(&self) -> Option<Result<ConnectionEvent, EventError>> {
-        self.poll_event()
-    }
-
-    fn request_of(event: ConnectionEvent) -> Result<ConnectionRequest, ConnectionEvent> {
-        if let ConnectionEvent::Request(request) = event { Ok(request) } else { Err(event) }
-    }
-
-    fn poll_operation_end(&self) -> Option<Ended> {
-        self.cq.poll_completion()
-    }
-
-    fn progress(&self) {
-        self.progress();
     }
 }
 
 impl Handle<Fabric> {
-    pub(crate) fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
+    /// `fi_passive_ep(3)`.
+    pub fn passive_endpoint(&self, info: &Info) -> Result<PassiveEndpoint, Error> {
         match self {
             Handle::Here(fabric) => fabric.passive_endpoint(info).map(Handle::Here),
             Handle::There(remote) => remote.open_object(ConnectionCall::OpenPassive).map(Handle::There),
@@ -245,112 +100,78 @@ impl Handle<Fabric> {
 }
 
 impl Handle<homespun::Domain> {
-    pub(crate) fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
-        self.open(|domain| domain.endpoint(info), || Origin::New, info)
-    }
-
-    pub(crate) fn endpoint_for_request(
-        &self,
-        info: &Info,
-        request: &ConnectionRequest,
-    ) -> Result<Endpoint, Error> {
-        let origin = || match request {
-            ConnectionRequest::There(asked) => {
-                Origin::Of(asked.remote.number().expect("a request is an object"))
-            }
-            ConnectionRequest::Here(_) => panic!("the request is of the library itself"),
-        };
-        let open = |domain: &homespun::Domain| match request {
-            ConnectionRequest::Here(request) => domain.endpoint_for_request(info, request),
-            ConnectionRequest::There(_) => panic!("the request is of another library"),
-        };
-        self.open(open, origin, info)
-    }
-
-    pub(crate) fn endpoint_from_passive(
-        &self,
-        info: &Info,
-        passive: &PassiveEndpoint,
-    ) -> Result<Endpoint, Error> {
-        let origin = || match passive {
-            Handle::There(remote) => Origin::Of(remote.number().expect("a passive endpoint is an object")),
-            Handle::Here(_) => panic!("the passive endpoint is of the library itself"),
-        };
-        self.open(|domain| domain.endpoint_from_passive(info, passive), origin, info)
-    }
-
-    fn open(
-        &self,
-        here: impl FnOnce(&homespun::Domain) -> Result<homespun::Endpoint, Error>,
-        there: impl FnOnce() -> Origin,
-        info: &Info,
-    ) -> Result<Endpoint, Error> {
+    /// `fi_endpoint(3)`.
+    pub fn endpoint(&self, info: &Info) -> Result<Endpoint, Error> {
         match self {
-            Handle::Here(domain) => Ok(Endpoint::new_local(here(domain)?, None, Arc::default())),
-            Handle::There(remote) => {
-                let remote = remote.open_object(ConnectionCall::OpenEndpoint(there()))?;
-                Ok(Endpoint::new_remote(remote, None, info.clone(), Arc::default()))
+            Handle::Here(domain) => Ok(Endpoint::new_local(domain.endpoint(info)?, None)),
+            Handle::There(remote) => open_remote(remote, Origin::New, info),
+        }
+    }
+
+    /// `fi_endpoint(3)`, to accept a request.
+    pub fn endpoint_for_request(&self, info: &Info, request: &ConnectionRequest) -> Result<Endpoint, Error> {
+        match (self, &request.0.request) {
+            (Handle::Here(domain), Handle::Here(request)) => {
+                Ok(Endpoint::new_local(domain.endpoint_for_request(info, request)?, None))
             }
+            (Handle::There(remote), Handle::There(request)) => open_remote(remote, request.as_origin(), info),
+            _ => panic!("the request is of another library"),
+        }
+    }
+
+    /// `fi_endpoint(3)`, at the address of a passive endpoint.
+    pub fn endpoint_from_passive(&self, info: &Info, passive: &PassiveEndpoint) -> Result<Endpoint, Error> {
+        match (self, passive) {
+            (Handle::Here(domain), Handle::Here(passive)) => {
+                Ok(Endpoint::new_local(domain.endpoint_from_passive(info, passive)?, None))
+            }
+            (Handle::There(remote), Handle::There(passive)) => open_remote(remote, passive.as_origin(), info),
+            _ => panic!("the passive endpoint is of another library"),
         }
     }
 }
 
+fn open_remote(side: &Arc<RemoteParty>, origin: Origin, info: &Info) -> Result<Endpoint, Error> {
+    let remote = side.open_object(ConnectionCall::OpenEndpoint(origin))?;
+    Ok(Endpoint::new_remote(remote, None, info.clone()))
+}
+
 impl Handle<EventQueue> {
-    pub(crate) fn strerror(&self, prov_errno: i32) -> String {
+    /// `fi_eq_strerror(3)`.
+    pub fn strerror(&self, prov_errno: i32) -> String {
         match self {
             Handle::Here(eq) => eq.strerror(prov_errno).to_owned(),
             Handle::There(remote) => {
-                let call = ConnectionCall::EventStrerror(prov_errno);
-                match remote.call(&RemoteCall::Connection(call)) {
-                    RemoteAnswer::Text(text) => text,
-                    other => panic!("{other:?}"),
-                }
+                remote.call(RemoteCall::Connection(ConnectionCall::EventStrerror(prov_errno))).text()
             }
         }
-    }
-
-    pub(crate) fn peek(&self) -> Result<Option<Event>, EqReadError> {
-        let event = (**self).peek()?;
-        Ok(event.map(|event| match event {
-            homespun::eq::Event::Connection(event) => Event::Connection(event.into()),
-            other => panic!("an event that is not of a connection: {other:?}"),
-        }))
     }
 }
 
 impl PassiveEndpoint {
-    pub(crate) fn bind_eq(&self, eq: &Handle<EventQueue>, name: u64) -> Result<(), Error> {
+    /// `fi_pep_bind(3)`.
+    pub fn bind_eq(&self, eq: &Handle<EventQueue>, name: u64) -> Result<(), Error> {
         self.connection_call(|here| here.bind_eq(eq, name), || ConnectionCall::Bind(name))
     }
 
-    pub(crate) fn listen(&self) -> Result<(), Error> {
+    /// `fi_listen(3)`.
+    pub fn listen(&self) -> Result<(), Error> {
         self.connection_call(homespun::PassiveEndpoint::listen, || ConnectionCall::Listen)
     }
 
-    pub(crate) fn set_backlog(&self, requests: usize) -> Result<(), Error> {
+    /// `fi_control(3)` with `FI_BACKLOG`.
+    pub fn set_backlog(&self, requests: usize) -> Result<(), Error> {
         self.connection_call(|here| here.set_backlog(requests), || ConnectionCall::SetBacklog(requests))
     }
 
-    pub(crate) fn set_name(&self, name: Address) -> Result<(), Error> {
+    /// `fi_setname(3)`.
+    pub fn set_name(&self, name: Address) -> Result<(), Error> {
         self.connection_call(|here| here.set_name(name), || ConnectionCall::SetName(AddressForm(name)))
     }
 
-    pub(crate) fn name(&self) -> Result<Address, Error> {
-        match self {
-            Handle::Here(passive) => passive.name(),
-            Handle::There(remote) => remote.call_for_address(ConnectionCall::Name),
-        }
-    }
-
-    fn connection_call(
-        &self,
-        here: impl FnOnce(&homespun::PassiveEndpoint) -> Result<(), Error>,
-        there: impl FnOnce() -> ConnectionCall,
-    ) -> Result<(), Error> {
-        match self {
-            Handle::Here(passive) => here(passive),
-            Handle::There(remote) => remote.call_for_result(&RemoteCall::Connection(there())),
-        }
+    /// `fi_getname(3)`.
+    pub fn name(&self) -> Result<Address, Error> {
+        self.address(homespun::PassiveEndpoint::name, ConnectionCall::Name)
     }
 }
 
@@ -358,93 +179,60 @@ impl PassiveEndpoint {
 impl Endpoint {
     /// `fi_enable(3)`.
     pub fn enable(&self) -> Result<(), Error> {
-        self.connection_call(homespun::Endpoint::enable, || ConnectionCall::Enable)
+        self.handle().connection_call(homespun::Endpoint::enable, || ConnectionCall::Enable)
     }
 
     /// `fi_connect(3)`.
     pub fn connect(&self, to: Address, data: &[u8]) -> Result<(), Error> {
         let there = || ConnectionCall::Connect(AddressForm(to), data.to_owned());
-        self.connection_call(|here| here.connect(to, data), there)
+        self.handle().connection_call(|here| here.connect(to, data), there)
     }
 
     /// `fi_accept(3)`.
     pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
-        self.connection_call(|here| here.accept(data), || ConnectionCall::Accept(data.to_owned()))
+        self.handle().connection_call(|here| here.accept(data), || ConnectionCall::Accept(data.to_owned()))
     }
 
     /// `fi_shutdown(3)`.
     pub fn shutdown(&self) -> Result<(), Error> {
-        self.connection_call(homespun::Endpoint::shutdown, || ConnectionCall::Shutdown)
+        self.handle().connection_call(homespun::Endpoint::shutdown, || ConnectionCall::Shutdown)
     }
 
     /// `fi_setname(3)`.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
-        self.connection_call(|here| here.set_name(name), || ConnectionCall::SetName(AddressForm(name)))
+        self.handle()
+            .connection_call(|here| here.set_name(name), || ConnectionCall::SetName(AddressForm(name)))
     }
 }
 
 impl ConnectionRequest {
-    pub(crate) fn info(&self) -> Info {
-        match self {
-            ConnectionRequest::Here(request) => request.info(),
-            ConnectionRequest::There(asked) => asked.info.clone(),
-        }
+    /// The info of the endpoint that accepts.
+    pub fn info(&self) -> Info {
+        self.0.info.clone()
     }
 
-    pub(crate) fn data(&self) -> &[u8] {
-        match self {
-            ConnectionRequest::Here(request) => request.data(),
-            ConnectionRequest::There(asked) => &asked.data,
-        }
+    /// The data of the request.
+    pub fn data(&self) -> &[u8] {
+        &self.0.data
     }
 
-    pub(crate) fn passive_endpoint(&self) -> u64 {
-        match self {
-            ConnectionRequest::Here(request) => request.passive_endpoint(),
-            ConnectionRequest::There(asked) => asked.listener,
-        }
+    /// The context of the passive endpoint.
+    pub fn passive_endpoint(&self) -> u64 {
+        self.0.listener
     }
 
-    pub(crate) fn reject(&self, data: &[u8]) -> Result<(), Error> {
-        match self {
-            ConnectionRequest::Here(request) => request.reject(data),
-            ConnectionRequest::There(asked) => {
-                let call = ConnectionCall::Reject(data.to_owned());
-                asked.remote.call_for_result(&RemoteCall::Connection(call))
-            }
-        }
+    /// `fi_reject(3)`.
+    pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
+        let there = || ConnectionCall::Reject(data.to_owned());
+        self.0.request.connection_call(|here| here.reject(data), there)
     }
 }
 
 impl PartialEq for ConnectionRequest {
     fn eq(&self, other: &ConnectionRequest) -> bool {
-        match (self, other) {
-            (ConnectionRequest::Here(one), ConnectionRequest::Here(other)) => one == other,
-            (ConnectionRequest::There(one), ConnectionRequest::There(other)) => Arc::ptr_eq(one, other),
-            _ => false,
+        match (&self.0.request, &other.0.request) {
+            (Handle::Here(one), Handle::Here(other)) => one == other,
+            _ => Arc::ptr_eq(&self.0, &other.0),
         }
     }
-}
-
-/// Opens a client, and a server with a passive endpoint that listens.
-pub(crate) fn open_sides(net: &Net) -> (Side, Side, PassiveEndpoint) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let listener = server.open_listener(LISTENER);
-    (client, server, listener)
-}
-
-/// As [`connecting::open_connection`].
-#[track_caller]
-pub(crate) fn open_connection(net: &Net) -> ((Side, Endpoint), (Side, Endpoint)) {
-    let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect_pair(&client, &server);
-    ((client, one), (server, other))
-}
-
-pub(crate) fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEvent {
-    ConnectionEvent::Connected { endpoint, data: data.into() }
-}
-
-pub(crate) fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
-    ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use homespun::wait::Waitable;
 use homespun::{CompletionQueue, Counter, Errno, ReadError, WaitObject, WaitSet};
@@ -28,20 +28,17 @@ pub const BLOCKING_WAIT_OBJECTS: [WaitObject; 3] =
 /// Sleeps on the queue's wait object until the next operation ends.
 #[track_caller]
 pub fn sleep_until_operation_ends(cq: &CompletionQueue) -> Ended {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Deadline::new();
     loop {
         let ended = match cq.wait_object() {
             WaitObject::Fd | WaitObject::MutexCond => poll_completion(cq)
                 .or_else(|| sleep_on_wait_object(cq, PATIENCE).then(|| poll_completion(cq)).flatten()),
             _ => blocking_read(cq, PATIENCE),
         };
-        match ended {
-            Some(ended) => return ended,
-            None => {
-                let is_in_time = Instant::now() < deadline;
-                assert!(is_in_time, "no event has woken the reader that waits by {:?}", cq.wait_object());
-            }
+        if let Some(ended) = ended {
+            return ended;
         }
+        deadline.yield_or_panic_with(|| format!("an event to wake {:?}", cq.wait_object()));
     }
 }
 
@@ -90,7 +87,7 @@ pub fn join_in_time<T>(thread: JoinHandle<T>) -> T {
 /// Sleeps on a counter's wait object until the counter has reached a threshold.
 #[track_caller]
 pub fn wait_for_threshold(counter: &Counter, threshold: u64) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Deadline::new();
     while counter.read() < threshold {
         match counter.wait_object() {
             WaitObject::Fd | WaitObject::MutexCond => {
@@ -101,8 +98,7 @@ pub fn wait_for_threshold(counter: &Counter, threshold: u64) {
                 assert!(counter.read() >= threshold, "the wait ended early");
             }
         }
-        let is_in_time = Instant::now() < deadline;
-        assert!(is_in_time, "no event has woken the reader that waits by {:?}", counter.wait_object());
+        deadline.yield_or_panic_with(|| format!("an event to wake {:?}", counter.wait_object()));
     }
 }
 
@@ -177,19 +173,6 @@ pub fn sleep_on_wait_set(set: &WaitSet) {
             Ok(()),
             "no member has woken the reader that waits by {wait:?}"
         ),
-    }
-}
-
-/// Sleeps on a wait set until the next operation of a member queue ends.
-#[track_caller]
-pub fn sleep_in_wait_set_until_operation_ends(set: &WaitSet, cq: &CompletionQueue) -> Ended {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(ended) = poll_completion(cq) {
-            return ended;
-        }
-        assert!(Instant::now() < deadline, "only other members have ended the waits");
-        sleep_on_wait_set(set);
     }
 }
 

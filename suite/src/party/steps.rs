@@ -63,7 +63,7 @@ impl Party {
     /// deliver such a message only when a receive takes it.
     #[track_caller]
     pub fn send_unexpected(&self, send: SendMsg) {
-        if self.is_homespun {
+        if self.is_homespun() {
             self.send_and_wait_for_delivery(send);
         } else {
             self.endpoint.sendmsg(send).expect("room for a send");

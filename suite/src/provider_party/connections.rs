@@ -128,29 +128,35 @@ impl Connections {
 
     /// Drives the endpoints, as a read of an empty queue does. The next read finds the event.
     pub(super) fn progress(&self) {
-        let _ = self.read(ROOM_BYTES, FI_PEEK);
+        let _ = self.read(FI_PEEK);
     }
 
     pub(super) fn execute(&mut self, call: ConnectionCall) -> Result<RemoteAnswer, Refused> {
         let opened = match call {
             ConnectionCall::OpenEndpoint(origin) => {
                 let mut info = self.info.find_copy(|_| true).expect("a list is not empty");
-                let mut request = None;
-                match origin {
-                    Origin::New => {}
-                    Origin::Of(number) => match self.objects.get_mut(&number).expect("an open object") {
-                        ConnectionObject::Request { state: RequestState::Answered, .. } => {
-                            return Err(Errno::EOPBADSTATE.into());
-                        }
-                        ConnectionObject::Request { info: asked, state, .. } => {
-                            (*state, request) = (RequestState::Taken, Some(number));
-                            info = asked.find_copy(|_| true).expect("a list is not empty");
-                        }
-                        ConnectionObject::Passive(pep) => info.first_mut().handle = pep.as_fid(),
-                        ConnectionObject::Active(..) => panic!("an endpoint is opened for no other"),
-                    },
+                let object = match origin {
+                    Origin::New => None,
+                    Origin::Of(number) => {
+                        Some((number, self.objects.get_mut(&number).expect("an open object")))
+                    }
+                };
+                match object {
+                    None => ConnectionObject::Active(self.domain.open_endpoint(&info)?, None),
+                    Some((_, ConnectionObject::Request { state: RequestState::Answered, .. })) => {
+                        return Err(Errno::EOPBADSTATE.into());
+                    }
+                    Some((number, ConnectionObject::Request { info, state, .. })) => {
+                        let ep = self.domain.open_endpoint(info)?;
+                        *state = RequestState::Taken;
+                        ConnectionObject::Active(ep, Some(number))
+                    }
+                    Some((_, ConnectionObject::Passive(pep))) => {
+                        info.first_mut().handle = pep.as_fid();
+                        ConnectionObject::Active(self.domain.open_endpoint(&info)?, None)
+                    }
+                    Some((_, ConnectionObject::Active(..))) => panic!("an endpoint is opened for no other"),
                 }
-                ConnectionObject::Active(self.domain.open_endpoint(&info)?, request)
             }
             ConnectionCall::OpenPassive => {
                 ConnectionObject::Passive(self.fabric.open_passive_endpoint(&self.info)?)
@@ -280,14 +286,13 @@ impl Connections {
         Ok(RemoteAnswer::Done)
     }
 
-    /// `fi_eq_read(3)` into so many bytes. Returns the event and its data.
-    fn read(&self, len_bytes: usize, flags: u64) -> Result<(u32, FiEqCmEntry, Vec<u8>), Errno> {
+    /// `fi_eq_read(3)`. Returns the event and its data.
+    fn read(&self, flags: u64) -> Result<(u32, FiEqCmEntry, Vec<u8>), Errno> {
         let eq = self.eq.as_ptr();
         let (mut room, mut number) = ([0_u64; ROOM_WORDS], 0);
         let buf = room.as_mut_ptr();
-        assert!(len_bytes <= ROOM_BYTES);
         // SAFETY: the queue is open, and the room is as long as the call says.
-        let read = unsafe { ((*(*eq).ops).read)(eq, &raw mut number, buf.cast(), len_bytes, flags) };
+        let read = unsafe { ((*(*eq).ops).read)(eq, &raw mut number, buf.cast(), ROOM_BYTES, flags) };
         check(read)?;
         // SAFETY: the room has this length, is aligned, and was zero or written, which is valid.
         let entry = unsafe { buf.cast::<FiEqCmEntry>().read() };
@@ -297,13 +302,14 @@ impl Connections {
     }
 
     fn read_event(&mut self) -> Result<Option<EventForm>, Refused> {
-        let (number, FiEqCmEntry { fid, info }, data) = match self.read(ROOM_BYTES, 0) {
+        let (number, FiEqCmEntry { fid, info }, data) = match self.read(0) {
             Ok(read) => read,
             Err(Errno::EAGAIN) => return Ok(None),
-            Err(Errno::EAVAIL) => return self.read_error().map(Some),
+            Err(Errno::EAVAIL) => return self.read_error(),
             Err(errno) => return Err(errno.into()),
         };
-        let (endpoint, mut data) = (self.context_of(fid), self.received_data(data));
+        // The context of the endpoint, unless it is closed.
+        let (endpoint, mut data) = (self.contexts.get(&fid.addr()).copied(), self.received_data(data));
         // The active side alone receives data.
         let is_of = |object: &ConnectionObject| object.raw().is_some_and(|raw| raw.fid == fid);
         if self.is_padded
@@ -311,11 +317,13 @@ impl Connections {
         {
             data.clear();
         }
+        let is_request = number == FI_CONNREQ;
+        // SAFETY: the info of a request belongs to the application.
+        let info = is_request.then(|| unsafe { InfoList::from_raw(self.libfabric, info) }).flatten();
+        let Some(endpoint) = endpoint else { return Ok(None) };
         Ok(Some(match number {
             FI_CONNREQ => {
-                // SAFETY: the info of a request belongs to the application.
-                let info =
-                    unsafe { InfoList::from_raw(self.libfabric, info) }.expect("a request has an info");
+                let info = info.expect("a request has an info");
                 let asked = info.first();
                 // SAFETY: the addresses are null or as long as the info says.
                 let [from, to] = unsafe {
@@ -342,7 +350,7 @@ impl Connections {
         }))
     }
 
-    fn read_error(&mut self) -> Result<EventForm, Refused> {
+    fn read_error(&mut self) -> Result<Option<EventForm>, Refused> {
         let eq = self.eq.as_ptr();
         let mut room = [0_u64; ROOM_WORDS];
         let mut entry = FiEqErrEntry {
@@ -357,12 +365,13 @@ impl Connections {
         // SAFETY: the queue is open, and the entry has room for the data of an error.
         check(unsafe { ((*(*eq).ops).readerr)(eq, &raw mut entry, 0) })?;
         let bytes = room.iter().flat_map(|word| word.to_ne_bytes());
-        Ok(EventForm::Failed {
-            object: self.context_of(entry.fid),
+        // An endpoint that is closed has no context.
+        Ok(self.contexts.get(&entry.fid.addr()).map(|&object| EventForm::Failed {
+            object,
             errno: Errno::new(entry.err),
             prov_errno: entry.prov_errno,
             err_data: self.received_data(bytes.take(entry.err_data_size).collect()),
-        })
+        }))
     }
 
     /// Data as it is sent with a connection, if the endpoint carries so much.
@@ -382,10 +391,6 @@ impl Connections {
             }
             _ => data,
         }
-    }
-
-    fn context_of(&self, fid: *mut Fid) -> u64 {
-        *self.contexts.get(&fid.addr()).expect("an event names an endpoint that is open")
     }
 }
 

@@ -22,7 +22,7 @@ use super::connections::Connections;
 use super::names::name_from_bytes;
 use super::posted::Posted;
 use super::{Counters, ProviderParty, ReadQueue, Refused, not_offered, open_counter};
-use crate::call::{AddressForm, RemoteAnswer};
+use crate::call::{AddressForm, Opened};
 use crate::counters::EVENTS;
 use crate::form::NameForm;
 use crate::provider::{Granted, Provider};
@@ -42,10 +42,12 @@ pub(super) struct Opening {
     pub(super) libfabric: Libfabric,
     pub(super) provider: Provider,
     pub(super) setup: Setup,
+    /// Whether a side of connections is opened, which opens its endpoints later.
+    pub(super) is_side: bool,
 }
 
 impl Opening {
-    pub(super) fn open(self) -> Result<(ProviderParty, RemoteAnswer), Refused> {
+    pub(super) fn open(self) -> Result<(ProviderParty, Opened), Refused> {
         let setup = &self.setup;
         let mut info = self.find_info()?;
         let tx_op_flags = setup.tx_op_flags.bits();
@@ -54,31 +56,26 @@ impl Opening {
         let domain = fabric.open_domain(&info)?;
         let cq = self.open_cq(&domain)?;
         let receive_cq = setup.separate_queues.then(|| self.open_cq(&domain)).transpose()?;
-        let (mut endpoint, mut connections) = (None, None);
-        let name = if setup.is_side {
-            connections = Some(Connections::open(
-                &self.libfabric,
-                &fabric,
-                &domain,
-                &cq.cq,
-                &info,
-                !self.provider.is_homespun(),
-            )?);
+        let (mut ep, mut av, mut counters, mut connections) = (None, None, Vec::new(), None);
+        let name = if self.is_side {
+            let is_padded = !self.provider.is_homespun();
+            let opened = Connections::open(&self.libfabric, &fabric, &domain, &cq.cq, &info, is_padded);
+            connections = Some(opened?);
             SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()
         } else {
             let opened = self.open_endpoint(&domain, &info, &cq, receive_cq.as_ref())?;
             let name = opened.0.name()?;
-            endpoint = Some(opened);
+            (ep, av, counters) = (Some(opened.0), Some(opened.1), opened.2);
             name_from_bytes(&name).into_address()
         };
         // SAFETY: every info of a list has the attributes.
         let (granted, mr_mode) = unsafe {
             let (tx, rx) = (&*info.first().tx_attr, &*info.first().rx_attr);
             let granted = Granted {
-                caps: info.first().caps,
-                tx_order: tx.msg_order,
-                rx_order: rx.msg_order,
-                completion_order: tx.comp_order,
+                caps: Caps::from_bits_retain(info.first().caps),
+                tx_order: Order::from_bits_retain(tx.msg_order),
+                rx_order: Order::from_bits_retain(rx.msg_order),
+                completion_order: Order::from_bits_retain(tx.comp_order),
                 cq_data_bytes: (*info.first().domain_attr).cq_data_size,
                 tx_size_ops: tx.size,
                 rx_size_ops: rx.size,
@@ -87,15 +84,14 @@ impl Opening {
             };
             (granted, (*info.first().domain_attr).mr_mode)
         };
-        let (ep, av, counters) = match endpoint {
-            Some((ep, av, counters)) => (Some(ep), Some(av), counters),
-            None => (None, None, Vec::new()),
-        };
-        let (format, drives_itself, depth_entries) = (cq.format, !setup.asleep, setup.cq_depth_entries);
+        let name = AddressForm(name);
+        let depth_entries = setup.cq_depth_entries;
+        let opened = Opened { name, depth_entries, format: cq.format, granted: Some(granted) };
         let party = ProviderParty {
+            drives_itself: !setup.asleep,
             opening: self,
             levels: HashMap::new(),
-            caps: Caps::from_bits_retain(granted.caps),
+            caps: granted.caps,
             mr_mode: MrMode::from_bits_retain(mr_mode.cast_unsigned()),
             ep,
             cq,
@@ -106,16 +102,8 @@ impl Opening {
             counters,
             posted: Posted::default(),
             rooms: BTreeMap::new(),
-            regions: BTreeMap::new(),
-            closed: BTreeMap::new(),
+            regions: Vec::new(),
             names: BTreeMap::new(),
-            drives_itself,
-        };
-        let opened = RemoteAnswer::Opened {
-            name: AddressForm(name),
-            depth_entries,
-            format: Some(format),
-            granted: Some(granted),
         };
         Ok((party, opened))
     }
@@ -170,7 +158,7 @@ impl Opening {
         }
         let mut info = self.getinfo(Caps::empty(), setup.tx_op_flags).map_err(|errno| {
             not_offered(
-                &format!("an endpoint {}", if setup.is_side { "with connections" } else { "of this setup" }),
+                &format!("an endpoint {}", if self.is_side { "with connections" } else { "of this setup" }),
                 errno,
             )
         })?;
@@ -203,7 +191,7 @@ impl Opening {
         }
         hints.first_mut().caps = caps.bits();
         hints.first_mut().mode = mode.bits();
-        hints.ep_attr_mut().r#type = if setup.is_side { FI_EP_MSG } else { FI_EP_RDM };
+        hints.ep_attr_mut().r#type = if self.is_side { FI_EP_MSG } else { FI_EP_RDM };
         let mr_mode = MrMode::VIRT_ADDR | MrMode::ALLOCATED | MrMode::PROV_KEY | MrMode::ENDPOINT;
         hints.domain_attr_mut().mr_mode = mr_mode.bits().cast_signed();
         hints.domain_attr_mut().resource_mgmt = match setup.resource_mgmt {

@@ -6,8 +6,7 @@ use homespun::flags::OpFlags;
 use homespun::{Buffer, Bytes, BytesMut, Fetched, ReceivedLast, SegmentMut};
 use libc::{c_void, iovec};
 
-use crate::payload::marked_buffer;
-use crate::raw::GUARD_BYTES;
+use crate::raw::Piece;
 
 /// The memory that a provider may use for itself while it carries out an operation (`FI_CONTEXT2`).
 const CONTEXT_WORDS: usize = 8;
@@ -69,16 +68,6 @@ pub(super) enum Memory {
         compares_any: bool,
     },
 }
-
-/// Leaked memory, with a guard behind it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Piece {
-    pub(super) address: *mut u8,
-    pub(super) len_bytes: usize,
-}
-
-// SAFETY: the memory is leaked, and every access to it goes through the pointer, from any thread.
-unsafe impl Send for Piece {}
 
 /// What a queue says about the end of an operation.
 #[derive(Debug, Clone, Copy)]
@@ -195,63 +184,9 @@ impl Memory {
     }
 }
 
-impl Piece {
-    pub(super) fn allocate(len_bytes: usize) -> Piece {
-        let memory = Box::leak(marked_buffer(len_bytes + GUARD_BYTES).to_vec().into_boxed_slice());
-        Piece { address: memory.as_mut_ptr(), len_bytes }
-    }
-
-    /// A copy of the bytes.
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        self.part(0, self.len_bytes)
-    }
-
-    /// A copy of a part of the bytes.
-    pub(super) fn part(&self, offset_bytes: usize, len_bytes: usize) -> Vec<u8> {
-        assert!(offset_bytes + len_bytes <= self.len_bytes + GUARD_BYTES, "a part of the memory");
-        let mut bytes = vec![0; len_bytes];
-        // SAFETY: the memory was leaked, and has at least this length with its guard. A provider may write
-        // to it at the same time, by whatever means, as a peer of a region may: the copy goes through a
-        // pointer, and no reference to the memory exists.
-        unsafe { self.address.add(offset_bytes).copy_to(bytes.as_mut_ptr(), len_bytes) };
-        bytes
-    }
-
-    /// Copies bytes into the memory.
-    pub(super) fn write(&self, offset_bytes: usize, bytes: &[u8]) {
-        assert!(offset_bytes + bytes.len() <= self.len_bytes, "a part of the memory");
-        // SAFETY: as for `part`.
-        unsafe { self.address.add(offset_bytes).copy_from(bytes.as_ptr(), bytes.len()) };
-    }
-
-    /// Panics if memory behind the piece was written to.
-    pub(super) fn check_guard(&self) {
-        let guard = self.part(self.len_bytes, GUARD_BYTES);
-        assert_eq!(guard, marked_buffer(GUARD_BYTES), "memory beyond the room was written to");
-    }
-
-    pub(super) fn as_iovec(&self) -> iovec {
-        iovec { iov_base: self.address.cast(), iov_len: self.len_bytes }
-    }
-}
-
-/// Leaked copies of the pieces of a message.
-pub(super) fn leak_copies(pieces: &[Bytes]) -> Vec<Piece> {
-    let leak = |bytes: &Bytes| {
-        let piece = Piece::allocate(bytes.len());
-        piece.write(0, bytes);
-        piece
-    };
-    pieces.iter().map(leak).collect()
-}
-
-/// New memory of these lengths.
-pub(super) fn leak_rooms(lens_bytes: impl IntoIterator<Item = usize>) -> Vec<Piece> {
-    lens_bytes.into_iter().map(Piece::allocate).collect()
-}
-
 pub(super) fn iovecs(pieces: &[Piece]) -> Vec<iovec> {
-    pieces.iter().map(Piece::as_iovec).collect()
+    let iovec = |piece: &Piece| iovec { iov_base: piece.address.cast(), iov_len: piece.len_bytes };
+    pieces.iter().map(iovec).collect()
 }
 
 fn allocate_context() -> *mut c_void {

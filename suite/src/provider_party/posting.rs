@@ -13,10 +13,10 @@ use homespun_host::abi::rma::{FiMsgRma, FiRmaIov};
 use homespun_host::abi::tagged::FiMsgTagged;
 use libc::c_void;
 
-use super::posted::{Memory, Piece, Posted, iovecs, leak_copies, leak_rooms};
+use super::posted::{Memory, Posted, iovecs};
 use crate::atomic_call::{AtomicBy, AtomicCall};
 use crate::call::{ReceiveBy, RemoteReceive, RemoteSend, SendBy};
-use crate::raw::Post;
+use crate::raw::{Piece, Post};
 use crate::rma_call::{RmaBy, RmaCall};
 
 /// No descriptors: no provider was asked for `FI_MR_LOCAL`.
@@ -32,9 +32,10 @@ pub(super) struct Poster<'a> {
 
 impl Poster<'_> {
     pub(super) fn send(&mut self, send: RemoteSend) -> Result<(), Errno> {
-        let RemoteSend { by, buffers, to, tag, data, context, flags } = send;
+        let RemoteSend { by, buffers, post } = send;
+        let Post { peer, tag, data, context, flags } = post;
         let pieces = leak_copies(&buffers);
-        let (ep, to) = (self.ep, to.0);
+        let (ep, to) = (self.ep, peer.0);
         // A call without flags has the endpoint's default flags.
         let is_raw_vector = matches!(by, SendBy::Raw) && flags.is_none() && data.is_none();
         let op_context = match by {
@@ -53,7 +54,7 @@ impl Poster<'_> {
         let result = unsafe {
             let (msg, tagged) = ((*ep).msg, (*ep).tagged);
             let by = if is_raw_vector { SendBy::Vector } else { by };
-            match (by, tag.map(|tag| tag.0), data) {
+            match (by, tag, data) {
                 (SendBy::Single, None, None) => ((*msg).send)(ep, buf, len, desc, to, op_context),
                 (SendBy::Single, None, Some(data)) => {
                     ((*msg).senddata)(ep, buf, len, desc, data, to, op_context)
@@ -276,7 +277,7 @@ impl Poster<'_> {
         let counted = if operands.concat().is_empty() { &result } else { &operand };
         let count: usize = counted.iter().map(|ioc| ioc.count).sum();
         let is_raw = by == AtomicBy::Raw;
-        let op_context = match (by, kind) {
+        let ctx = match (by, kind) {
             (AtomicBy::Inject, _) => ptr::null_mut(),
             (AtomicBy::Raw, _) => self.posted.add(context, Memory::None),
             (_, AtomicKind::Base) => {
@@ -304,108 +305,53 @@ impl Poster<'_> {
             rma_iov_count: 1,
             datatype,
             op,
-            context: op_context,
+            context: ctx,
             data: 0,
         };
         let first = |iocs: &[FiIoc]| iocs.first().map_or(ptr::null_mut(), |ioc| ioc.addr);
-        let (buf, compare_buf, result_buf) = (first(&operand), first(&compare), first(&result));
-        let (desc, flags) = (ptr::null_mut(), flags.bits());
-        let results_mut = result.as_mut_ptr();
+        let (buf, cmp, res) = (first(&operand), first(&compare), first(&result));
+        let (op_iov, op_count) = (operand.as_ptr(), operand.len());
+        let (cmp_iov, cmp_count) = (compare.as_ptr(), compare.len());
+        let (res_iov, res_count) = (result.as_mut_ptr(), result.len());
+        let (desc, msg, flags) = (ptr::null_mut(), &raw const message, flags.bits());
         // SAFETY: as for `access`.
         let outcome = unsafe {
             let atomic = &*(*ep).atomic;
             match (by, kind) {
                 (AtomicBy::Inject, _) => (atomic.inject)(ep, buf, count, peer, address, key, datatype, op),
                 (AtomicBy::Single, AtomicKind::Base) => {
-                    (atomic.write)(ep, buf, count, desc, peer, address, key, datatype, op, op_context)
+                    (atomic.write)(ep, buf, count, desc, peer, address, key, datatype, op, ctx)
                 }
-                (AtomicBy::Vector, AtomicKind::Base) => (atomic.writev)(
-                    ep,
-                    operand.as_ptr(),
-                    none,
-                    operand.len(),
-                    peer,
-                    address,
-                    key,
-                    datatype,
-                    op,
-                    op_context,
-                ),
-                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Base) => {
-                    (atomic.writemsg)(ep, &raw const message, flags)
+                (AtomicBy::Vector, AtomicKind::Base) => {
+                    (atomic.writev)(ep, op_iov, none, op_count, peer, address, key, datatype, op, ctx)
                 }
-                (AtomicBy::Single, AtomicKind::Fetch) => (atomic.readwrite)(
-                    ep, buf, count, desc, result_buf, desc, peer, address, key, datatype, op, op_context,
-                ),
+                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Base) => (atomic.writemsg)(ep, msg, flags),
+                (AtomicBy::Single, AtomicKind::Fetch) => {
+                    (atomic.readwrite)(ep, buf, count, desc, res, desc, peer, address, key, datatype, op, ctx)
+                }
                 (AtomicBy::Vector, AtomicKind::Fetch) => (atomic.readwritev)(
-                    ep,
-                    operand.as_ptr(),
-                    none,
-                    operand.len(),
-                    results_mut,
-                    none,
-                    result.len(),
-                    peer,
-                    address,
-                    key,
-                    datatype,
-                    op,
-                    op_context,
+                    ep, op_iov, none, op_count, res_iov, none, res_count, peer, address, key, datatype, op,
+                    ctx,
                 ),
                 (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Fetch) => {
-                    (atomic.readwritemsg)(ep, &raw const message, results_mut, none, result.len(), flags)
+                    (atomic.readwritemsg)(ep, msg, res_iov, none, res_count, flags)
                 }
                 (AtomicBy::Single, AtomicKind::Compare) => (atomic.compwrite)(
-                    ep,
-                    buf,
-                    count,
-                    desc,
-                    compare_buf,
-                    desc,
-                    result_buf,
-                    desc,
-                    peer,
-                    address,
-                    key,
-                    datatype,
-                    op,
-                    op_context,
+                    ep, buf, count, desc, cmp, desc, res, desc, peer, address, key, datatype, op, ctx,
                 ),
                 (AtomicBy::Vector, AtomicKind::Compare) => (atomic.compwritev)(
-                    ep,
-                    operand.as_ptr(),
-                    none,
-                    operand.len(),
-                    compare.as_ptr(),
-                    none,
-                    compare.len(),
-                    results_mut,
-                    none,
-                    result.len(),
-                    peer,
-                    address,
-                    key,
-                    datatype,
-                    op,
-                    op_context,
+                    ep, op_iov, none, op_count, cmp_iov, none, cmp_count, res_iov, none, res_count, peer,
+                    address, key, datatype, op, ctx,
                 ),
-                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Compare) => (atomic.compwritemsg)(
-                    ep,
-                    &raw const message,
-                    compare.as_ptr(),
-                    none,
-                    compare.len(),
-                    results_mut,
-                    none,
-                    result.len(),
-                    flags,
-                ),
+                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Compare) => {
+                    (atomic.compwritemsg)(ep, msg, cmp_iov, none, cmp_count, res_iov, none, res_count, flags)
+                }
             }
         };
         if by == AtomicBy::Inject {
             overwrite(&operand_pieces);
         }
-        self.check(outcome, op_context)?;
+        self.check(outcome, ctx)?;
         Ok((is_raw && kind.fetches()).then_some(results))
     }
 
@@ -423,6 +369,14 @@ impl Poster<'_> {
         }
         checked
     }
+}
+
+fn leak_copies(buffers: &[Bytes]) -> Vec<Piece> {
+    buffers.iter().map(Piece::copy_of).collect()
+}
+
+fn leak_rooms(lens_bytes: impl IntoIterator<Item = usize>) -> Vec<Piece> {
+    lens_bytes.into_iter().map(Piece::allocate).collect()
 }
 
 /// Overwrites memory that an inject has read: it is the application's again when the call returns.

@@ -1,14 +1,14 @@
 //! The regions of a party behind the C interface.
 
-use homespun::CounterEvents;
 use homespun::flags::Caps;
 use homespun::info::MrMode;
+use homespun::{CounterEvents, RemoteMemory};
 use homespun_host::Object;
 use homespun_host::abi::domain::FidMr;
 
-use super::posted::Piece;
-use super::{Counters, ProviderParty, Refused, RegisteredPiece, not_offered, open_counter};
-use crate::call::RemoteAnswer;
+use super::{Counters, ProviderParty, Refused, RegisteredPiece, not_offered, open_counter, read_counter};
+use crate::call::{RegionCall, RemoteAnswer};
+use crate::raw::Piece;
 use crate::region_spec::{MemoryKind, RegionSpec};
 
 impl ProviderParty {
@@ -30,12 +30,38 @@ impl ProviderParty {
         let key = unsafe { (*mr.as_ptr()).key };
         let is_virtual = self.mr_mode.contains(MrMode::VIRT_ADDR);
         let address = if is_virtual { piece.address.addr() as u64 } else { 0 };
-        let number = self.regions.len() + self.closed.len();
-        self.regions.insert(number, RegisteredPiece { mr, piece, counters });
-        Ok(RemoteAnswer::Registered { number, key, address })
+        self.regions.push(RegisteredPiece { mr: Some(mr), piece, counters });
+        Ok(RemoteAnswer::Registered { number: self.regions.len() - 1, memory: RemoteMemory { address, key } })
     }
 
-    pub(super) fn open_region_counters(&self, mr: &Object<FidMr>) -> Result<Counters, Refused> {
+    pub(super) fn execute_at_region(
+        &mut self,
+        number: usize,
+        call: RegionCall,
+    ) -> Result<RemoteAnswer, Refused> {
+        let RegisteredPiece { mr, piece, counters } = &self.regions[number];
+        match call {
+            RegionCall::Part(offset_bytes, len_bytes) => {
+                if mr.is_none() {
+                    piece.check_guard();
+                }
+                return Ok(RemoteAnswer::Bytes(piece.part(offset_bytes, len_bytes)));
+            }
+            RegionCall::Put(offset_bytes, bytes) => piece.write(offset_bytes, &bytes),
+            RegionCall::Close => {
+                self.regions[number].mr = None;
+                self.regions[number].counters.clear();
+            }
+            RegionCall::Count => {
+                self.regions[number].counters =
+                    self.open_region_counters(mr.as_ref().expect("the region is open"))?;
+            }
+            RegionCall::Counted(event) => return Ok(read_counter(counters, event)),
+        }
+        Ok(RemoteAnswer::Done)
+    }
+
+    fn open_region_counters(&self, mr: &Object<FidMr>) -> Result<Counters, Refused> {
         self.need(Caps::RMA_EVENT)?;
         let mut counters = Vec::new();
         for event in [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE] {

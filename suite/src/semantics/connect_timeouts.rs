@@ -3,6 +3,7 @@
 use homespun::PassiveEndpoint;
 
 use super::prelude::*;
+use crate::handle::Endpoint;
 
 const TIMEOUT: Duration = Duration::from_millis(30);
 
@@ -111,8 +112,7 @@ fn timed_out_request_leaves_event_queue_and_backlog(net: &Net) {
         let _connecting = connect_impatiently(&client, &listener);
         poll_until("a request", || {
             client.progress();
-            let peeked = server.eq.peek();
-            matches!(peeked, Ok(Some(Event::Connection(ConnectionEvent::Request(_))))).then_some(())
+            server.peek_request()
         });
         expect_timeout(&clock, &[&client]);
         poll_until("that the request is withdrawn", || {

@@ -12,7 +12,4 @@ use super::shared_contexts;
 mod prelude {
     pub(super) use crate::handle::Endpoint;
     pub(super) use crate::semantics::prelude::*;
-    pub(super) use crate::sides::{
-        ConnectionEvent, Event, Side, make_connected_event, make_shutdown_event, open_connection,
-    };
 }

@@ -3,9 +3,10 @@
 use std::sync::Barrier;
 
 use super::prelude::*;
+use crate::connecting::ConnectionRequest;
 
 #[track_caller]
-fn sleep_until_request(side: &Side) -> homespun::ConnectionRequest {
+fn sleep_until_request(side: &Side) -> ConnectionRequest {
     match sleep_until_event(side) {
         Ok(ConnectionEvent::Request(request)) => request,
         other => panic!("not a request: {other:?}"),

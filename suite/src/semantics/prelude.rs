@@ -1,10 +1,10 @@
 //! What most of these tests use.
 
 pub(super) use crate::connecting::{
-    CLIENT, LISTENER, SERVER, Side, ask, close_with_progress, connect_pair, expect_connected,
-    expect_each_of_first_side, expect_shut_down, next_completion_of_first_side, next_event_of_first_side,
-    next_message_of_first_side, next_operation_end_of_first_side, next_request_of_first_side, open_sides,
-    sleep_until_event,
+    CLIENT, ConnectionEvent, LISTENER, SERVER, Side, ask, close_with_progress, connect_pair,
+    expect_connected, expect_each_of_first_side, expect_shut_down, next_completion_of_first_side,
+    next_event_of_first_side, next_message_of_first_side, next_operation_end_of_first_side,
+    next_request_of_first_side, open_connection, open_sides, sleep_until_event,
 };
 pub(super) use crate::files::NamedFile;
 pub(super) use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
@@ -37,11 +37,11 @@ pub(super) use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trig
 pub(super) use homespun::wait::{WaitError, Waitable};
 pub(super) use homespun::{
     Address, AddressFormat, AddressVector, Again, AtomicAttr, AvAttr, BindFlags, Buffer, Bytes, BytesMut,
-    Caps, Completion, CompletionError, CompletionQueue, ConnectionEnd, ConnectionEvent, Counter, CounterAttr,
-    CounterEvents, CqAttr, CqFormat, Domain, Endpoint, Errno, Error, EventQueue, FabricAddress, Fetched,
-    Info, MemoryRegion, Misuse, MrAttr, OpFlags, OperationError, OperationKind, ReadError, Refusal, Rejected,
-    RemoteMemory, ReusableBuffer, SegmentMut, SendBuffer, SendMsg, SharedReceiveContext, SimulatedClock, Tag,
-    TagMatch, WaitObject, WaitSet,
+    Caps, Completion, CompletionError, CompletionQueue, ConnectionEnd, Counter, CounterAttr, CounterEvents,
+    CqAttr, CqFormat, Domain, Endpoint, Errno, Error, EventQueue, FabricAddress, Fetched, Info, MemoryRegion,
+    Misuse, MrAttr, OpFlags, OperationError, OperationKind, ReadError, Refusal, Rejected, RemoteMemory,
+    ReusableBuffer, SegmentMut, SendBuffer, SendMsg, SharedReceiveContext, SimulatedClock, Tag, TagMatch,
+    WaitObject, WaitSet,
 };
 pub(super) use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

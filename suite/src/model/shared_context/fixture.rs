@@ -3,12 +3,12 @@
 use homespun::flags::{BindFlags, CounterEvents};
 use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
 use homespun::{
-    AddressVector, AvAttr, CompletionQueue, ConnectionEvent, Counter, CounterAttr, CqAttr, Domain, Endpoint,
-    FabricAddress, SharedReceiveContext,
+    AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, Endpoint, FabricAddress,
+    SharedReceiveContext,
 };
 
 use super::Program;
-use crate::connecting::{self, CLIENT, LISTENER, SERVER, Side};
+use crate::connecting::{self, CLIENT, ConnectionEvent, LISTENER, SERVER, Side};
 use crate::model::run::close_while_driving;
 use crate::{Net, Party, Setup};
 
@@ -43,7 +43,7 @@ impl<'a> ContextFixture<'a> {
     pub(super) fn open(net: &'a Net, program: &Program) -> ContextFixture<'a> {
         let sides = program.connected.then(|| [Side::new(net), Side::new(net)]);
         let (domain, caps) = match &sides {
-            Some([_, server]) => (server.domain.clone(), server.info.rx.caps),
+            Some([_, server]) => (Domain::clone(&server.domain), server.info.rx.caps),
             None => (net.open_other_domain(), net.info().rx.caps),
         };
         let mut attr = RxAttr { caps, ..RxAttr::default() };
@@ -98,7 +98,7 @@ impl<'a> ContextFixture<'a> {
                     wait_until_connected(&sides, endpoint);
                 }
                 self.peers.push(self.net.party_of_connection(client, connecting));
-                accepting
+                accepting.expect_local().clone()
             }
         };
         self.members.push(Member { endpoint: Some(endpoint), cq, received, failures: 0 });

@@ -208,10 +208,7 @@ fn unread_request_leaves_the_event_queue_when_its_requester_closes(net: &Net) {
         let request = poll_until("a request", || {
             client.progress();
             // A peek leaves the event in the queue.
-            match server.eq.peek() {
-                Ok(Some(Event::Connection(ConnectionEvent::Request(request)))) => Some(request),
-                _ => None,
-            }
+            server.peek_request()
         });
         assert_eq!(request.data(), data, "it is the only one");
         (connecting, request)
