@@ -43,8 +43,20 @@ fn delay_randomly(random: &mut Rng) {
     }
 }
 
+/// Returns a message of this identity to the party's peer, with a random length and level.
+fn random_message(party: &Party, identity: u64, random: &mut Rng) -> SendMsg {
+    let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
+    let flags = match random.u32(0..4) {
+        0 => OpFlags::INJECT_COMPLETE,
+        1 => OpFlags::MATCH_COMPLETE,
+        _ => OpFlags::DELIVERY_COMPLETE,
+    };
+    let buffers = vec![payload(identity, len_bytes)];
+    SendMsg { buffers, to: party.peer(), context: identity, flags, ..SendMsg::default() }
+}
+
 /// Counts of one party's completed operations.
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct Tally {
     taken: AtomicU64,
     sent: AtomicU64,
@@ -62,10 +74,9 @@ impl Tally {
 }
 
 /// Posts all operations of a party. Other threads read the completions, and count them in `tally`.
-fn post_operations(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
+fn post_operations(party: &Party, tally: &Tally, is_over: &AtomicBool, rounds: u64, mut random: Rng) {
     let (mut received, mut sent) = (0, 0);
-    let mut last = (tally.total(), Instant::now());
-    while received < rounds || sent < rounds {
+    while (received < rounds || sent < rounds) && !is_over.load(Ordering::SeqCst) {
         delay_randomly(&mut random);
         let may_receive = received < rounds && received < tally.taken.load(Ordering::SeqCst) + WINDOW;
         let may_send = sent < rounds && sent < tally.sent.load(Ordering::SeqCst) + WINDOW;
@@ -73,22 +84,12 @@ fn post_operations(party: &Party, tally: &Tally, rounds: u64, mut random: Rng) {
             party.endpoint.recv(marked_buffer(20_000), ANY, received).expect("room for a receive");
             received += 1;
         } else if may_send {
-            let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
-            let flags = match random.u32(0..4) {
-                0 => OpFlags::INJECT_COMPLETE,
-                1 => OpFlags::MATCH_COMPLETE,
-                _ => OpFlags::DELIVERY_COMPLETE,
-            };
-            let buffers = vec![payload(sent, len_bytes)];
-            let send = SendMsg { buffers, to: party.peer(), context: sent, flags, ..SendMsg::default() };
-            party.endpoint.sendmsg(send).expect("room for a send");
+            let message = random_message(party, sent, &mut random);
+            party.endpoint.sendmsg(message).expect("room for a send");
             sent += 1;
-        } else if tally.total() == last.0 {
-            assert!(last.1.elapsed() < 2 * PATIENCE, "no progress: a thread sleeps through an event");
+        } else {
             thread::yield_now();
-            continue;
         }
-        last = (tally.total(), Instant::now());
     }
 }
 
@@ -165,7 +166,7 @@ fn check_every_sleeper_wakes(
         for (party, tally) in [&alice, &bob].into_iter().zip(&tallies) {
             let (is_over, running) = (&is_over, &running);
             let random = seeds.fork();
-            scope.spawn(move || post_operations(party, tally, rounds, random));
+            scope.spawn(move || post_operations(party, tally, is_over, rounds, random));
             for _ in 0..sleepers {
                 let random = seeds.fork();
                 running.fetch_add(1, Ordering::SeqCst);
@@ -186,14 +187,8 @@ fn check_every_sleeper_wakes(
                 last = (sum, Instant::now());
             }
             if last.1.elapsed() > 2 * PATIENCE {
-                let sums = tallies
-                    .each_ref()
-                    .map(|tally| (tally.taken.load(Ordering::SeqCst), tally.sent.load(Ordering::SeqCst)));
                 is_over.store(true, Ordering::SeqCst);
-                panic!(
-                    "{transport:?} {wait:?}: received and sent {sums:?} of {rounds}, and no thread wakes; \
-                     seed {seed}"
-                );
+                panic!("{transport:?} {wait:?}: {tallies:?} of {rounds}, and no thread wakes; seed {seed}");
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -233,15 +228,8 @@ fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
     for round in 0..rounds {
         delay_randomly(&mut random);
         party.endpoint.recv(marked_buffer(20_000), ANY, round).expect("room for a receive");
-        let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
-        let flags = match random.u32(0..4) {
-            0 => OpFlags::INJECT_COMPLETE,
-            1 => OpFlags::MATCH_COMPLETE,
-            _ => OpFlags::DELIVERY_COMPLETE,
-        };
-        let buffers = vec![payload(round, len_bytes)];
-        let send = SendMsg { buffers, to: party.peer(), context: round, flags, ..SendMsg::default() };
-        party.endpoint.sendmsg(send).expect("room for a send");
+        let message = random_message(party, round, &mut random);
+        party.endpoint.sendmsg(message).expect("room for a send");
         delay_randomly(&mut random);
         let counters = if random.bool() { [received, sent] } else { [sent, received] };
         for counter in counters {

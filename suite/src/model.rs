@@ -8,7 +8,6 @@
 mod acceptor;
 mod accesses;
 mod atomics;
-mod buffers;
 mod connected;
 mod elements;
 mod ends;
@@ -18,6 +17,7 @@ mod memory;
 mod offer;
 mod peeks;
 mod program;
+mod receives;
 mod rest;
 mod rules;
 mod run;
@@ -37,10 +37,10 @@ pub use self::offer::Offer;
 pub use self::program::{Disruption, Program, any_connected_program, any_program};
 pub use self::search::Search;
 
-/// Runs a program over a new network of this kind, whose provider offers this. Panics unless the model
+/// Runs a program over a new network of this kind, whose faults follow from the program's seed, and whose provider offers this. Panics unless the model
 /// explains its history, with what the program's disruptions leave of the promises.
 pub fn run_and_check(turns: Turns, transport: &TransportKind, offer: &Offer, program: &Program) {
-    let net = Net::new(transport, turns);
+    let net = Net::new(&transport.with_seed(program.seed), turns);
     let history = run_with_time_limit(program, || run::run_program(&net, offer, program));
     accept_history(&history, program.disruption, program.order, program.completes_in_order)
         .unwrap_or_else(|violation| panic!("{violation}"));

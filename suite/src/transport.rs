@@ -96,6 +96,16 @@ impl TransportKind {
         }
     }
 
+    /// Returns the transport. If it is a loopback network, it has this seed.
+    pub(super) fn with_seed(&self, seed: u64) -> TransportKind {
+        match self {
+            TransportKind::Loopback { faults, .. } => {
+                TransportKind::Loopback { seed, faults: faults.clone() }
+            }
+            other => other.clone(),
+        }
+    }
+
     /// Returns the name of the transport's domain, and the IP address of its endpoints.
     pub(super) fn domain_and_address(&self) -> (&'static str, IpAddr) {
         match self {

@@ -15,6 +15,7 @@ use homespun_engine::loopback::Faults;
 use homespun_suite::model::{Disruption, Offer, Program, any_connected_program, any_program, run_and_check};
 use homespun_suite::{Backend, TransportKind, Turns};
 use proptest::prelude::*;
+use proptest::strategy::Union;
 use proptest::test_runner::{Config, FileFailurePersistence};
 
 use crate::backend::ChannelProvider;
@@ -39,8 +40,9 @@ fn proptest_config(default: u32) -> Config {
     }
 }
 
-fn loopback(seed: u64, faults: Faults) -> TransportKind {
-    TransportKind::Loopback { seed, faults }
+/// Returns a loopback network with these faults, whose seed is that of each program.
+fn loopback(faults: Faults) -> TransportKind {
+    TransportKind::Loopback { seed: 0, faults }
 }
 
 /// Defines tests that run this many programs each.
@@ -54,95 +56,68 @@ macro_rules! program_tests {
 }
 pub(crate) use program_tests;
 
-/// Runs programs with these disruptions over loopback with these faults.
-fn over_loopback(faults: Faults) -> impl Fn(&Program) {
-    move |program| {
-        let transport = loopback(program.seed(), faults.clone());
-        run_and_check(Turns::Alternate, &transport, &Offer::NATIVE, program);
-    }
+fn over(turns: Turns, transport: TransportKind) -> impl Fn(&Program) {
+    move |program| run_and_check(turns, &transport, &Offer::NATIVE, program)
 }
 
-/// Runs programs with these disruptions over this transport.
-fn over(transport: TransportKind) -> impl Fn(&Program) {
-    move |program| {
-        run_and_check(Turns::Alternate, &transport, &Offer::NATIVE, program);
-    }
+/// Runs programs by this thread alone.
+fn here(transport: TransportKind) -> impl Fn(&Program) {
+    over(Turns::Alternate, transport)
+}
+
+/// Returns any program with one of these disruptions.
+fn any_program_with<const N: usize>(disruptions: [Disruption; N]) -> impl Strategy<Value = Program> {
+    Union::new(disruptions.map(any_program))
 }
 
 program_tests! { 200,
     programs_over_a_clean_network_match_the_model(any_program(Disruption::None))
-        over_loopback(Faults::default());
+        here(loopback(Faults::default()));
     programs_over_a_choppy_network_match_the_model(any_program(Disruption::None))
-        over_loopback(Faults::choppy());
+        here(loopback(Faults::choppy()));
     programs_over_a_choppy_network_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
-        over_loopback(Faults::choppy());
+        here(loopback(Faults::choppy()));
     programs_over_a_network_that_breaks_links_and_kills_endpoints_match_the_model(
         any_program(Disruption::Killing)
-    ) over_loopback(Faults::nasty());
+    ) here(loopback(Faults::nasty()));
 }
 
-program_tests! { 100,
-    programs_over_the_example_backend_match_the_model(any_program(Disruption::None))
-        over(EXAMPLE);
-    programs_over_the_example_backend_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
-        over(EXAMPLE);
-    programs_over_tcp_match_the_model(any_program(Disruption::None))
-        over(TransportKind::Tcp4);
-    programs_over_shared_memory_match_the_model(any_program(Disruption::None))
-        over(TransportKind::Shm4);
-    programs_over_shared_memory_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
-        over(TransportKind::Shm4);
-    programs_over_near_and_far_peers_match_the_model(any_program(Disruption::None))
-        over(TransportKind::MIXED4);
-    programs_over_near_and_far_peers_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
-        over(TransportKind::MIXED4);
-    programs_over_tcp_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
-        over(TransportKind::Tcp4);
+const WITHOUT_DEATHS: [Disruption; 2] = [Disruption::None, Disruption::Closing];
+
+program_tests! { 200,
+    programs_over_the_example_backend_match_the_model(any_program_with(WITHOUT_DEATHS)) here(EXAMPLE);
+    programs_over_tcp_match_the_model(any_program_with(WITHOUT_DEATHS)) here(TransportKind::Tcp4);
+    programs_over_shared_memory_match_the_model(any_program_with(WITHOUT_DEATHS)) here(TransportKind::Shm4);
+    programs_over_near_and_far_peers_match_the_model(any_program_with(WITHOUT_DEATHS))
+        here(TransportKind::MIXED4);
 }
 
 program_tests! { 150,
     connected_programs_over_a_clean_network_match_the_model(any_connected_program())
-        over_loopback(Faults::default());
+        here(loopback(Faults::default()));
     connected_programs_over_a_choppy_network_match_the_model(any_connected_program())
-        over_loopback(Faults::choppy());
+        here(loopback(Faults::choppy()));
 }
 
 program_tests! { 60,
-    connected_programs_over_the_example_backend_match_the_model(any_connected_program()) over(EXAMPLE);
-    connected_programs_over_tcp_match_the_model(any_connected_program()) over(TransportKind::Tcp4);
+    connected_programs_over_the_example_backend_match_the_model(any_connected_program()) here(EXAMPLE);
+    connected_programs_over_tcp_match_the_model(any_connected_program()) here(TransportKind::Tcp4);
     connected_programs_over_near_and_far_peers_match_the_model(any_connected_program())
-        over(TransportKind::MIXED4);
-    connected_programs_over_shared_memory_match_the_model(any_connected_program()) over(TransportKind::Shm4);
+        here(TransportKind::MIXED4);
+    connected_programs_over_shared_memory_match_the_model(any_connected_program()) here(TransportKind::Shm4);
 }
 
 /// Runs each endpoint in a process of its own. To kill an endpoint, the test kills its process.
 mod across_processes {
     use super::*;
 
-    fn over(transport: TransportKind) -> impl Fn(&Program) {
-        move |program| {
-            run_and_check(Turns::Processes, &transport, &Offer::NATIVE, program);
-        }
-    }
+    const ALL: [Disruption; 3] = [Disruption::None, Disruption::Closing, Disruption::Killing];
 
-    program_tests! { 25,
-        programs_over_tcp_match_the_model(any_program(Disruption::None))
-            over(TransportKind::Tcp4);
-        programs_over_tcp_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
-            over(TransportKind::Tcp4);
-        programs_over_tcp_while_processes_are_killed_match_the_model(any_program(Disruption::Killing))
-            over(TransportKind::Tcp4);
-        programs_over_near_and_far_peers_match_the_model(any_program(Disruption::None))
-            over(TransportKind::MIXED4);
-        programs_over_near_and_far_peers_while_processes_are_killed_match_the_model(
-            any_program(Disruption::Killing)
-        ) over(TransportKind::MIXED4);
-        programs_over_shared_memory_match_the_model(any_program(Disruption::None))
-            over(TransportKind::Shm4);
-        programs_over_shared_memory_while_endpoints_close_match_the_model(any_program(Disruption::Closing))
-            over(TransportKind::Shm4);
-        programs_over_shared_memory_while_processes_are_killed_match_the_model(
-            any_program(Disruption::Killing)
-        ) over(TransportKind::Shm4);
+    program_tests! { 75,
+        programs_over_tcp_match_the_model(any_program_with(ALL)) over(Turns::Processes, TransportKind::Tcp4);
+        programs_over_near_and_far_peers_match_the_model(any_program_with(ALL))
+            over(Turns::Processes, TransportKind::MIXED4);
+        programs_over_shared_memory_match_the_model(any_program_with(ALL))
+            over(Turns::Processes, TransportKind::Shm4);
     }
 }

@@ -7,17 +7,15 @@ use proptest::prelude::*;
 
 use crate::{loopback, program_tests};
 
-fn over_loopback(faults: Faults) -> impl Fn(&Program) {
-    move |program| run_and_check(Turns::Alternate, &loopback(program.seed(), faults.clone()), program)
-}
-
 fn over(turns: Turns, transport: TransportKind) -> impl Fn(&Program) {
     move |program| run_and_check(turns, &transport, program)
 }
 
 program_tests! { 150,
-    programs_over_a_clean_network_match_the_model(any_program()) over_loopback(Faults::default());
-    programs_over_a_choppy_network_match_the_model(any_program()) over_loopback(Faults::choppy());
+    programs_over_a_clean_network_match_the_model(any_program())
+        over(Turns::Alternate, loopback(Faults::default()));
+    programs_over_a_choppy_network_match_the_model(any_program())
+        over(Turns::Alternate, loopback(Faults::choppy()));
 }
 
 program_tests! { 60,

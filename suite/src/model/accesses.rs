@@ -1,14 +1,15 @@
 //! Accesses to regions: posts and completions. Each endpoint has one region, and all endpoints access it.
 //! The module [`memory`](crate::model::memory) checks the bytes.
 
-use homespun::flags::{CompletionFlags, MrAccess, OpFlags};
-use homespun::{Buffer, Completion, CompletionError, FabricAddress, OperationError};
+use homespun::flags::{CompletionFlags, MrAccess};
+use homespun::{Buffer, Completion, FabricAddress, OperationError};
 
 use crate::model::atomics::check_returned_buffers;
 use crate::model::elements::{REGION_BYTES, ROWS, ROWS_END, element_values, operand_value};
-use crate::model::history::{Access, AccessOp, Event, History, Incarnation, Level, Operation};
-use crate::model::program::AccessCall;
-use crate::model::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno};
+use crate::model::history::{Access, Event, Incarnation, Level, Operation, Post};
+use crate::model::program::{AccessCall, AccessStep};
+use crate::model::receives::expect_lost_sender_errno;
+use crate::model::run::{Runner, expect_accepted_or_full};
 use crate::payload::{payload, received_bytes, split_unevenly};
 use crate::{Ended, FlushCall, Party, Region, RegionSpec, RmaBy, RmaCall};
 
@@ -32,87 +33,35 @@ impl Runner<'_> {
         region
     }
 
-    /// Returns the completion level of an access, the flags, and whether the access has a fence.
-    pub(crate) fn level_flags_and_fence(&self, call: AccessCall, fenced: bool) -> (Level, OpFlags, bool) {
-        let is_matched = matches!(call, AccessCall::ReadMatched | AccessCall::WriteMatched);
-        let fenced = fenced && self.program.with_fences;
-        let level = if is_matched && self.program.with_matches { Level::Match } else { Level::Delivery };
-        let mut flags = level.flags();
-        flags.set(OpFlags::FENCE, fenced);
-        (level, flags, fenced)
-    }
-
-    /// Posts an access to this part of the region. An injected access is cut to the inject size.
-    pub(crate) fn post_access(
-        &mut self,
-        from: usize,
-        to: usize,
-        (place, len_bytes): (usize, usize),
-        call: AccessCall,
-        fenced: bool,
-    ) {
+    /// Posts an access.
+    pub(crate) fn post_access(&mut self, step: AccessStep) {
+        let AccessStep { from, to, part: (place, len_bytes), call, fenced } = step;
         let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
-        let is_injected = call == AccessCall::InjectWrite;
-        let most_bytes = if is_injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX };
-        let len_bytes = len_bytes.min(most_bytes);
+        let injected = call == AccessCall::InjectWrite;
+        let len_bytes = len_bytes.min(self.most_bytes(party, injected));
+        let post = self.make_post((from, to), call.level(self.program.with_matches), fenced, injected);
         let identity = self.history.accesses.len();
-        let (access, by) = match call {
-            AccessCall::Write => (Access::Write, RmaBy::Writemsg),
-            AccessCall::InjectWrite => (Access::Write, RmaBy::InjectWrite),
-            AccessCall::Read | AccessCall::ReadMatched => (Access::Read, RmaBy::Readmsg),
-            AccessCall::WriteData | AccessCall::WriteMatched => (Access::Write, RmaBy::Writemsg),
-            AccessCall::Flush => return self.post_flush(from, to, (place, len_bytes), fenced),
-        };
-        let (level, flags, fenced) = self.level_flags_and_fence(call, fenced && !is_injected);
+        let (peer, address, key) = (FabricAddress(to as u64), region.address_at(place), region.key());
+        let (context, flags) = (Operation::Access(identity).context(), post.flags());
         let has_data = call == AccessCall::WriteData;
-        let call = RmaCall {
-            by,
-            buffers: split_unevenly(&bytes_to_write(identity, place, len_bytes), 1 + identity % 3),
-            peer: FabricAddress(to as u64),
-            address: region.address_at(place),
-            key: region.key(),
-            data: has_data.then_some(identity as u64),
-            context: Operation::Access(identity).context(),
-            flags,
+        let (access, by) = match call {
+            AccessCall::Flush => (Access::Flush, None),
+            AccessCall::Read | AccessCall::ReadMatched => (Access::Read, Some(RmaBy::Readmsg)),
+            AccessCall::InjectWrite => (Access::Write, Some(RmaBy::InjectWrite)),
+            _ => (Access::Write, Some(RmaBy::Writemsg)),
         };
-        if !expect_accepted_or_full(party.endpoint.rma(call)) {
-            return;
-        }
-        self.injected[from] += usize::from(is_injected);
-        let posted = self.record_accepted_access((from, to), access, (place, len_bytes));
-        (posted.level, posted.fenced) = (level, fenced);
-        (posted.injected, posted.has_data) = (is_injected, has_data);
-    }
-
-    /// Posts a flush of this part of the region.
-    fn post_flush(&mut self, from: usize, to: usize, (place, len_bytes): (usize, usize), fenced: bool) {
-        let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
-        let (level, flags, fenced) = self.level_flags_and_fence(AccessCall::Flush, fenced);
-        let identity = self.history.accesses.len();
-        let call = FlushCall {
-            is_persistent: false,
-            peer: FabricAddress(to as u64),
-            address: region.address_at(place),
-            key: region.key(),
-            len_bytes: len_bytes as u64,
-            context: Operation::Access(identity).context(),
-            flags: Some(flags),
+        let accepted = if let Some(by) = by {
+            let buffers = split_unevenly(&bytes_to_write(identity, place, len_bytes), 1 + identity % 3);
+            let data = has_data.then_some(identity as u64);
+            party.endpoint.rma(RmaCall { by, buffers, peer, address, key, data, context, flags })
+        } else {
+            let (is_persistent, len_bytes, flags) = (false, len_bytes as u64, Some(flags));
+            party.endpoint.flush(FlushCall { is_persistent, peer, address, key, len_bytes, context, flags })
         };
-        if expect_accepted_or_full(party.endpoint.flush(call)) {
-            let posted = self.record_accepted_access((from, to), Access::Flush, (place, len_bytes));
-            (posted.level, posted.fenced) = (level, fenced);
+        if expect_accepted_or_full(accepted) {
+            self.injected[from] += usize::from(injected);
+            self.history.post_access(post, access, (place, len_bytes)).has_data = has_data;
         }
-    }
-
-    /// Records an accepted access.
-    pub(crate) fn record_accepted_access(
-        &mut self,
-        (from, to): (usize, usize),
-        access: Access,
-        part: (usize, usize),
-    ) -> &mut AccessOp {
-        let ends = [from, to].map(|place| self.history.incarnation_at(place));
-        self.history.post_access(ends, access, part)
     }
 
     /// Reads or writes this part of a region directly, as its owner.
@@ -126,22 +75,18 @@ impl Runner<'_> {
                 None
             }
         };
-        let at = self.history.incarnation_at(at);
-        let posted = self.history.post_access([at, at], access, (place, len_bytes));
-        (posted.ended, posted.ended_at, posted.found) = (Some(Ok(())), posted.posted_at, found);
+        let post = self.make_post((at, at), Level::Delivery, false, false);
+        let posted = self.history.post_access(post, access, (place, len_bytes));
+        posted.post.end(Ok(()), posted.post.posted_at);
+        posted.found = found;
     }
 
     pub(crate) fn record_access_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
         let now = self.history.record(Event::Ended(Operation::Access(identity)));
         let access = self.history.accesses.get_mut(identity).expect("an access that was posted");
-        assert_eq!(access.by, who, "the access of another endpoint");
-        let (completion, result) = match ended {
-            Ok((completion, source)) => {
-                assert!(source == FabricAddress::UNSPECIFIED || !self.offer.is_homespun);
-                (completion, Ok(()))
-            }
-            Err(CompletionError { completion, error, .. }) => (completion, Err(expect_access_errno(&error))),
-        };
+        assert_eq!(access.post.by, who, "the access of another endpoint");
+        let (completion, result) = self.offer.split_transmit_end(ended);
+        let result = result.map_err(|error| expect_access_errno(&error));
         let flags = match access.access {
             Access::Read => CompletionFlags::RMA | CompletionFlags::READ,
             Access::Write => CompletionFlags::RMA | CompletionFlags::WRITE,
@@ -167,9 +112,7 @@ impl Runner<'_> {
                 access.found = check_returned_buffers(identity, access, result.is_ok(), completion.buffer);
             }
         }
-        access.ended_at = now;
-        let before = access.ended.replace(result);
-        assert_eq!(before, None, "access {identity} ended again, with {result:?}");
+        access.post.end(result, now);
     }
 
     /// Records the completion of remote data at the target.
@@ -181,12 +124,12 @@ impl Runner<'_> {
     ) {
         let identity = usize::try_from(completion.data).expect("a small number");
         let now = self.history.record(Event::DataRead(identity));
-        let expected_source = self.history.source_of(self.history.accesses[identity].by.place);
+        let expected_source = self.history.source_of(self.history.accesses[identity].post.by.place);
         let access = self.history.accesses.get_mut(identity).expect("a write that was posted");
         let flags = CompletionFlags::RMA | CompletionFlags::REMOTE_WRITE | CompletionFlags::REMOTE_CQ_DATA;
         self.offer.check_flags(completion, flags);
         assert_eq!(completion.len_bytes, access.len_bytes);
-        assert!(access.has_data && access.at.place == who.place, "{completion:?} is of {access:?}");
+        assert!(access.has_data && access.post.to == who.place, "{completion:?} is of {access:?}");
         // `fi_cq(3)` promises a source for messages alone.
         assert!(source == expected_source || !self.offer.is_homespun, "{source:?}");
         let before = access.data_read_at.replace(now);
@@ -209,29 +152,16 @@ impl Runner<'_> {
     /// has failed. The last messages of the run have fences, so all accesses before them have taken effect.
     fn mark_injected_done(&mut self) {
         let now = self.history.record(Event::InjectedDone);
-        let History { sends, accesses, .. } = &self.history;
-        let is_done = |access: &AccessOp| {
-            let sends = sends.iter().filter(|send| send.injected && send.from == access.by);
-            let writes = accesses.iter().filter(|other| other.injected && other.by == access.by);
-            let has_failed = self.injected[access.by.place] < sends.count() + writes.count();
-            access.injected
-                && !has_failed
-                && self.history.is_alive(access.by)
-                && self.history.is_alive(access.at)
+        let is_done = |post: &Post| {
+            let injected = self.history.posts().filter(|other| other.injected && other.by == post.by);
+            let is_open =
+                self.history.is_alive(post.by) && self.history.places[post.to].has_original_endpoint();
+            post.injected && is_open && self.injected[post.by.place] == injected.count()
         };
-        let done: Vec<bool> = accesses.iter().map(is_done).collect();
+        let done: Vec<bool> = self.history.accesses.iter().map(|access| is_done(&access.post)).collect();
         for (access, _) in self.history.accesses.iter_mut().zip(done).filter(|(_, is_done)| *is_done) {
-            access.ended = Some(Ok(()));
-            access.ended_at = now;
+            access.post.end(Ok(()), now);
         }
-    }
-
-    pub(crate) fn is_access_unfinished(&self, access: &AccessOp) -> bool {
-        let may_wait = access.injected || self.history.may_wait_forever_for(access.at.place);
-        let has_no_end = !may_wait && access.ended.is_none() && self.history.is_alive(access.by);
-        // Whether a living target has not read the remote data of a successful write.
-        let is_untold = access.has_data && access.ended == Some(Ok(())) && access.data_read_at.is_none();
-        has_no_end || is_untold && self.history.is_alive(access.at)
     }
 }
 

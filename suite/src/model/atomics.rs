@@ -5,9 +5,9 @@ use homespun::endpoint::AtomicTarget;
 use homespun::flags::OpFlags;
 use homespun::{Buffer, FabricAddress, RemoteMemory};
 
-use crate::model::elements::{ROWS, ROWS_END, compare_value, element_values, operand_value};
-use crate::model::history::{Access, AccessOp, Operation};
-use crate::model::program::{AccessCall, ElementsCall, Step};
+use crate::model::elements::{ROWS, ROWS_END, compare_value, element_values, is_modelled, operand_value};
+use crate::model::history::{Access, AccessOp, Level, Operation};
+use crate::model::program::{AccessCall, AccessStep, ElementsCall, ElementsStep};
 use crate::model::run::{Runner, expect_accepted_or_full};
 use crate::payload::{received_bytes, split_unevenly};
 use crate::{AtomicBy, AtomicCall};
@@ -29,35 +29,31 @@ impl Access {
 
 impl Runner<'_> {
     /// Posts an atomic operation, a read or a write of elements of the region at place `to`.
-    pub(crate) fn post_elements_access(&mut self, from: usize, to: usize, step: &Step) {
-        let Step::Elements { row, part: (first, count), call, op, fenced, .. } = *step else { return };
+    pub(crate) fn post_elements_access(&mut self, step: ElementsStep) {
+        let ElementsStep { from, to, row, part: (first, count), call, op, fenced } = step;
         let row = &ROWS[row % ROWS.len()];
         let size_bytes = row.datatype.size_bytes();
         let first = first % row.count;
         let place = row.offset_bytes + first * size_bytes;
         let count = count.clamp(1, row.count - first);
+        let part = (place, count * size_bytes);
+        let plain = |call, part| AccessStep { from, to, part, call, fenced };
         let kind = match call {
             ElementsCall::Base | ElementsCall::Inject => AtomicKind::Base,
             ElementsCall::Fetch => AtomicKind::Fetch,
             ElementsCall::Compare => AtomicKind::Compare,
-            ElementsCall::Write => {
-                return self.post_access(from, to, (place, count * size_bytes), AccessCall::Write, fenced);
-            }
-            ElementsCall::Read => {
-                return self.post_access(from, to, (place, count * size_bytes), AccessCall::Read, fenced);
-            }
+            ElementsCall::Write => return self.post_access(plain(AccessCall::Write, part)),
+            ElementsCall::Read => return self.post_access(plain(AccessCall::Read, part)),
             ElementsCall::ReadAll => {
-                let part = (ROWS_END - LONG_BYTES, LONG_BYTES);
-                return self.post_access(from, to, part, AccessCall::Read, fenced);
+                return self.post_access(plain(AccessCall::Read, (ROWS_END - LONG_BYTES, LONG_BYTES)));
             }
         };
         let is_injected = call == ElementsCall::Inject;
         let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
-        let most_bytes = if is_injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX };
-        let len_bytes = size_bytes * count.min(most_bytes / size_bytes);
+        let len_bytes = size_bytes * count.min(self.most_bytes(party, is_injected) / size_bytes);
         let op = choose_op(kind, row.datatype, op);
         let identity = self.history.accesses.len();
-        let (level, flags, fenced) = self.level_flags_and_fence(AccessCall::Write, fenced && !is_injected);
+        let post = self.make_post((from, to), Level::Delivery, fenced, is_injected);
         // The C interface counts elements, so no part of one can be a segment.
         let may_split = self.offer.is_native;
         let parts = if may_split { 1 + identity % 3 } else { 1 };
@@ -88,23 +84,21 @@ impl Runner<'_> {
                 op,
             },
             context: Operation::Access(identity).context(),
-            flags: if is_injected { OpFlags::empty() } else { flags },
+            flags: if is_injected { OpFlags::empty() } else { post.flags() },
         };
-        if !expect_accepted_or_full(party.endpoint.atomic(call).map(|_| ())) {
-            return;
+        if expect_accepted_or_full(party.endpoint.atomic(call).map(|_| ())) {
+            self.injected[from] += usize::from(is_injected);
+            let access = if kind.fetches() { Access::Fetch(op) } else { Access::Update(op) };
+            self.history.post_access(post, access, (place, len_bytes));
         }
-        self.injected[from] += usize::from(is_injected);
-        let access = if kind.fetches() { Access::Fetch(op) } else { Access::Update(op) };
-        let posted = self.record_accepted_access((from, to), access, (place, len_bytes));
-        (posted.level, posted.fenced, posted.injected) = (level, fenced, is_injected);
     }
 }
 
 /// Returns the operation with this number, of those that the datatype supports. Without a number, returns
 /// the most common one.
 fn choose_op(kind: AtomicKind, datatype: Datatype, number: Option<usize>) -> AtomicOp {
-    let ops = AtomicOp::ALL.into_iter().filter(|op| kind.count_max(*op, datatype).is_some());
-    let ops: Vec<AtomicOp> = ops.collect();
+    let ops = AtomicOp::ALL.into_iter().filter(|op| is_modelled(*op));
+    let ops: Vec<AtomicOp> = ops.filter(|op| kind.count_max(*op, datatype).is_some()).collect();
     match number {
         Some(number) => ops[number % ops.len()],
         None if kind == AtomicKind::Compare => AtomicOp::Cswap,

@@ -36,16 +36,12 @@ pub(crate) struct ConnectionOrder<'a> {
 /// Messages of one stream complete in the order of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stream {
-    Untagged {
-        at: usize,
-    },
-    Buffer {
-        receive: usize,
-    },
+    /// Untagged messages to one side.
+    Untagged { at: usize },
+    /// The messages in one buffer.
+    Buffer { receive: usize },
     /// Receives posted first match each message as it arrives, tagged or not.
-    PostedFirst {
-        at: usize,
-    },
+    PostedFirst { at: usize },
 }
 
 impl Rules for ConnectionOrder<'_> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use homespun::Errno;
 
 use crate::model::acceptor::{Rejection, Rules, require};
-use crate::model::history::{ClaimEnd, Event, History, Incarnation, Operation, PeekEnd, ReceiveEnd};
+use crate::model::history::{Event, History, Incarnation, Operation, PeekEnd, Post, ReceiveEnd};
 use crate::model::program::Disruption;
 
 const CANCEL: &str = "fi_endpoint/cancel-ends-one";
@@ -50,21 +50,9 @@ impl Ends<'_> {
         last: &mut BTreeMap<(Incarnation, usize), u64>,
         operation: Operation,
     ) -> Result<(), Rejection> {
-        let (stream, posted_at) = match operation {
-            Operation::Send(send) => {
-                let send = &self.history.sends[send];
-                ((send.from, send.to), send.posted_at)
-            }
-            Operation::Access(access) => {
-                let access = &self.history.accesses[access];
-                if access.injected || access.is_direct_by_owner() {
-                    return Ok(());
-                }
-                ((access.by, access.at.place), access.posted_at)
-            }
-            Operation::Receive(_) | Operation::Peek(_) => return Ok(()),
-        };
-        let before = last.insert(stream, posted_at);
+        let Some(post) = self.history.post_of(operation).filter(|post| !post.injected) else { return Ok(()) };
+        let posted_at = post.posted_at;
+        let before = last.insert((post.by, post.to), posted_at);
         require(before < Some(posted_at), "fi_cq/order-tells-of-earlier", || {
             format!("the operation was posted at {posted_at}, and a later one, of {before:?}, ended first")
         })
@@ -85,20 +73,25 @@ impl Ends<'_> {
         self.history.places[place].has_original_endpoint()
     }
 
+    /// Checks how an operation of an initiator has ended.
+    fn check_post(&self, post: &Post, what: impl Fn() -> String) -> Result<(), Rejection> {
+        if !self.history.is_alive(post.by) {
+            return Ok(());
+        }
+        let may_wait = self.history.may_wait_forever_for(post.to);
+        let is_cancelled = post.ended == Some(Err(Errno::ECANCELED));
+        require(post.cancelled == is_cancelled || may_wait && !post.cancelled, CANCEL, &what)?;
+        require(post.injected || may_wait || post.ended.is_some(), EVERY_END, &what)?;
+        let has_failed = post.has_failed() && !post.cancelled;
+        require(!has_failed || self.may_fail(Some(post.to)), RELIABLE, &what)
+    }
+
     fn check_sends(&self) -> Result<(), Rejection> {
         for (number, send) in self.history.sends.iter().enumerate() {
             let what = || format!("send {number}: {send:?}");
-            let has_arrived = send.arrived.is_some() || send.seen_at.is_some();
-            require(!send.cancelled || !has_arrived, "fi_endpoint/cancel-reports-ecanceled", what)?;
-            if self.history.is_alive(send.from) {
-                let may_wait = self.history.may_wait_forever_for(send.to);
-                let is_cancelled = send.ended == Some(Err(Errno::ECANCELED));
-                require(send.cancelled == is_cancelled || may_wait && !send.cancelled, CANCEL, what)?;
-                let must_end = !send.injected && !may_wait;
-                require(!must_end || send.ended.is_some(), EVERY_END, what)?;
-                let has_failed = send.has_failed() && !send.cancelled;
-                require(!has_failed || self.may_fail(Some(send.to)), RELIABLE, what)?;
-            }
+            let has_arrived = send.taker.is_some() || send.seen_at.is_some();
+            require(!send.post.cancelled || !has_arrived, "fi_endpoint/cancel-reports-ecanceled", what)?;
+            self.check_post(&send.post, what)?;
         }
         Ok(())
     }
@@ -125,11 +118,10 @@ impl Ends<'_> {
             require(peek.ended.is_some() || !self.history.is_alive(peek.at), EVERY_END, what)?;
             if let (Some(PeekEnd::Found(message)), Some(claim)) = (peek.ended, &peek.claim) {
                 let send = &self.history.sends[message];
-                let was_there = send.success_implies_arrival()
-                    && send.has_succeeded()
-                    && !self.history.may_wait_forever_for(send.from.place);
+                let was_there =
+                    send.is_known_to_arrive() && !self.history.may_wait_forever_for(send.post.by.place);
                 let may_break = self.disruption == Disruption::Killing && !was_there;
-                let is_broken = matches!(claim.ended, Some(ClaimEnd::Broken(_)));
+                let is_broken = matches!(claim.ended, Some(Err(_)));
                 require(!is_broken || may_break, "fi_tagged/claim-reserves-message", what)?;
             }
         }
@@ -139,20 +131,11 @@ impl Ends<'_> {
     fn check_accesses(&self) -> Result<(), Rejection> {
         for (number, access) in self.history.accesses.iter().enumerate() {
             let what = || format!("access {number}: {access:?}");
-            if !self.history.is_alive(access.by) {
-                continue;
-            }
-            let may_wait = self.history.may_wait_forever_for(access.at.place);
-            let is_cancelled = access.ended == Some(Err(Errno::ECANCELED));
-            require(access.cancelled == is_cancelled || may_wait && !access.cancelled, CANCEL, what)?;
-            if access.injected || access.cancelled {
-                continue;
-            }
-            require(access.ended.is_some() || may_wait, EVERY_END, what)?;
-            let has_succeeded = access.ended == Some(Ok(()));
-            require(has_succeeded || self.may_fail(Some(access.at.place)), RELIABLE, what)?;
-            let is_to_be_told = access.has_data && has_succeeded && self.is_original(access.at.place);
-            require(!is_to_be_told || access.data_read_at.is_some(), "fi_cq/flag-remote-data", what)?;
+            self.check_post(&access.post, what)?;
+            let post = &access.post;
+            let is_to_be_told = access.has_data && post.has_succeeded() && self.is_original(post.to);
+            let is_told = access.data_read_at.is_some() || !self.history.is_alive(post.by);
+            require(!is_to_be_told || is_told, "fi_cq/flag-remote-data", what)?;
         }
         Ok(())
     }

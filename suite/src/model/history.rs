@@ -30,14 +30,12 @@ pub(crate) struct History {
 /// What the test observes: an accepted call, or an entry that it has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
+    /// An operation was posted.
     Posted(Operation),
     /// The receive or discard of a claimed message was posted.
     ClaimPosted(usize),
     /// A receive has got a message.
-    Took {
-        receive: usize,
-        message: usize,
-    },
+    Took { receive: usize, message: usize },
     /// An operation has ended, a receive without a message, or the receive of a claimed message.
     Ended(Operation),
     /// A receive could not be cancelled.
@@ -81,61 +79,35 @@ pub(crate) enum Level {
     Match,
 }
 
-/// A message that was accepted for sending. The index in the history is its identity.
+/// What an accepted send and an accepted access have in common.
 #[derive(Debug, Default)]
-pub(crate) struct SendOp {
-    pub(crate) from: Incarnation,
-    /// The place to which it was sent, whichever endpoint is there.
+pub(crate) struct Post {
+    /// The initiator; the owner of the region if it accessed its memory itself.
+    pub(crate) by: Incarnation,
+    /// The place of the target, whichever endpoint is there.
     pub(crate) to: usize,
-    pub(crate) tag: Option<u64>,
-    pub(crate) len_bytes: usize,
+    /// The level of its completion, and the one for which its fence waits.
     pub(crate) level: Level,
     pub(crate) fenced: bool,
-    /// Whether the message was injected. The success of an injected message is not reported, and the entry
-    /// of a failure has no context.
+    /// Whether it was injected. The success of an injected operation is not reported, and the entry of a
+    /// failure has no context.
     pub(crate) injected: bool,
     pub(crate) posted_at: u64,
     pub(crate) cancelled: bool,
     pub(crate) ended: Option<Result<(), Errno>>,
     pub(crate) ended_at: u64,
-    pub(crate) arrived: Option<Arrived>,
+}
+
+/// A message that was accepted for sending. The index in the history is its identity.
+#[derive(Debug, Default)]
+pub(crate) struct SendOp {
+    pub(crate) post: Post,
+    pub(crate) tag: Option<u64>,
+    pub(crate) len_bytes: usize,
+    /// The operation that matched the message, if any did: a receive, or a peek that claimed or discarded it.
+    pub(crate) taker: Option<Operation>,
     /// The time at which a read entry first showed that the message has arrived.
     pub(crate) seen_at: Option<u64>,
-}
-
-/// Which operation of the program matched a message, if any did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Arrived {
-    /// A receive matched it.
-    Received(usize),
-    /// A peek has claimed it.
-    Claimed(usize),
-    /// A peek has discarded it.
-    Discarded(usize),
-}
-
-/// The operation that matched a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Taker {
-    Receive(usize),
-    /// A peek that claimed or discarded the message.
-    Peek(usize),
-}
-
-impl Taker {
-    pub(crate) fn of_message(history: &History, message: usize) -> Option<Taker> {
-        Some(match history.sends[message].arrived? {
-            Arrived::Received(receive) => Taker::Receive(receive),
-            Arrived::Claimed(peek) | Arrived::Discarded(peek) => Taker::Peek(peek),
-        })
-    }
-
-    pub(crate) fn posted_at(self, history: &History) -> u64 {
-        match self {
-            Taker::Receive(receive) => history.receives[receive].posted_at,
-            Taker::Peek(peek) => history.peeks[peek].posted_at,
-        }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -204,45 +176,30 @@ pub(crate) struct ClaimOp {
     pub(crate) len_bytes: usize,
     pub(crate) discards: bool,
     pub(crate) posted_at: u64,
-    pub(crate) ended: Option<ClaimEnd>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ClaimEnd {
-    Done,
-    /// The sender was lost before the whole message had arrived.
-    Broken(Errno),
+    /// Fails if the sender was lost before the whole message had arrived.
+    pub(crate) ended: Option<Result<(), Errno>>,
 }
 
 /// An accepted access to a region, by a peer or by the region's owner. The index in the history is its
 /// identity.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct AccessOp {
-    /// The initiator; the owner of the region if it accessed its memory itself.
-    pub(crate) by: Incarnation,
-    pub(crate) at: Incarnation,
+    pub(crate) post: Post,
     pub(crate) access: Access,
     /// The offset and the length in the region.
     pub(crate) place: usize,
     pub(crate) len_bytes: usize,
-    /// The level for which the access's fence waits, if it has a fence.
-    pub(crate) level: Level,
-    pub(crate) fenced: bool,
-    pub(crate) injected: bool,
     /// Whether the access has remote data. Remote data produces a completion at the target.
     pub(crate) has_data: bool,
-    pub(crate) posted_at: u64,
-    pub(crate) cancelled: bool,
-    pub(crate) ended: Option<Result<(), Errno>>,
-    pub(crate) ended_at: u64,
     /// The time at which the target read that completion.
     pub(crate) data_read_at: Option<u64>,
     /// The bytes that were read or fetched.
     pub(crate) found: Option<Vec<u8>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Access {
+    #[default]
     Read,
     Write,
     /// Elements are changed.
@@ -253,29 +210,23 @@ pub(crate) enum Access {
     Flush,
 }
 
-impl Level {
-    /// The flags of a post that completes at this level. That of injection is the default.
-    pub(crate) fn flags(self) -> OpFlags {
-        match self {
+impl Post {
+    /// The flags of the post.
+    pub(crate) fn flags(&self) -> OpFlags {
+        // That of injection is the default level.
+        let mut flags = match self.level {
             Level::Inject => OpFlags::empty(),
             Level::Transmit => OpFlags::TRANSMIT_COMPLETE,
             Level::Delivery => OpFlags::DELIVERY_COMPLETE,
             Level::Match => OpFlags::MATCH_COMPLETE,
-        }
+        };
+        flags.set(OpFlags::FENCE, self.fenced);
+        flags
     }
-}
 
-impl AccessOp {
-    /// Whether the owner of the region accessed it directly, without a post.
+    /// Whether the owner of a region accessed it directly, without a post.
     pub(crate) fn is_direct_by_owner(&self) -> bool {
         self.posted_at == self.ended_at
-    }
-}
-
-impl SendOp {
-    /// Whether a success implies that the receiver has the message.
-    pub(crate) fn success_implies_arrival(&self) -> bool {
-        self.level > Level::Inject
     }
 
     pub(crate) fn has_succeeded(&self) -> bool {
@@ -286,6 +237,19 @@ impl SendOp {
         matches!(self.ended, Some(Err(_)))
     }
 
+    /// Records the end, of which there is only one.
+    pub(crate) fn end(&mut self, result: Result<(), Errno>, now: u64) {
+        assert_eq!(self.ended, None, "it ended again, with {result:?}: {self:?}");
+        (self.ended, self.ended_at) = (Some(result), now);
+    }
+}
+
+impl SendOp {
+    /// Whether the send has succeeded at a level that implies that the receiver has the message.
+    pub(crate) fn is_known_to_arrive(&self) -> bool {
+        self.post.level > Level::Inject && self.post.has_succeeded()
+    }
+
     /// Whether a receive with this tag and source matches the message, if it is for that receiver.
     pub(crate) fn matches(&self, tagged: Option<(u64, u64)>, from: Option<usize>) -> bool {
         let tag_fits = match (tagged, self.tag) {
@@ -293,19 +257,19 @@ impl SendOp {
             (Some((tag, ignore)), Some(sent)) => (tag ^ sent) & !ignore == 0,
             _ => false,
         };
-        tag_fits && from.is_none_or(|from| from == self.from.place)
+        tag_fits && from.is_none_or(|from| from == self.post.by.place)
     }
 }
 
 impl ReceiveOp {
     pub(crate) fn accepts(&self, send: &SendOp) -> bool {
-        self.at.place == send.to && send.matches(self.tagged, self.from)
+        self.at.place == send.post.to && send.matches(self.tagged, self.from)
     }
 }
 
 impl PeekOp {
     pub(crate) fn accepts(&self, send: &SendOp) -> bool {
-        self.at.place == send.to && send.matches(Some(self.tagged), self.from)
+        self.at.place == send.post.to && send.matches(Some(self.tagged), self.from)
     }
 
     /// Whether the peek has claimed a message that no operation has received or discarded.
@@ -381,22 +345,41 @@ impl History {
         self.places[place].is_vacant = true;
     }
 
-    /// Records how a message has arrived. Panics if the message has arrived before.
-    pub(crate) fn record_arrival(&mut self, message: usize, arrived: Arrived) {
-        let before = self.sends[message].arrived.replace(arrived);
-        assert_eq!(before, None, "message {message} turned up again: {arrived:?}");
+    /// Records which operation has got a message. Panics if another one has.
+    pub(crate) fn record_taker(&mut self, message: usize, taker: Operation) {
+        let before = self.sends[message].taker.replace(taker);
+        assert_eq!(before, None, "message {message} turned up again: {taker:?}");
     }
 
-    /// Records the post of a message from an endpoint to a place.
-    pub(crate) fn post_send(
-        &mut self,
-        (from, to): (Incarnation, usize),
-        tag: Option<u64>,
-        len_bytes: usize,
-        level: Level,
-    ) -> &mut SendOp {
+    /// Returns what is common to all sends and accesses.
+    pub(crate) fn posts(&self) -> impl Iterator<Item = &Post> {
+        let sends = self.sends.iter().map(|send| &send.post);
+        sends.chain(self.accesses.iter().map(|access| &access.post))
+    }
+
+    /// Returns what is common to sends and accesses.
+    pub(crate) fn post_of(&self, operation: Operation) -> Option<&Post> {
+        match operation {
+            Operation::Send(send) => Some(&self.sends[send].post),
+            Operation::Access(access) => Some(&self.accesses[access].post),
+            Operation::Receive(_) | Operation::Peek(_) => None,
+        }
+    }
+
+    /// Returns when the operation that matched a message was posted.
+    pub(crate) fn taken_at(&self, message: usize) -> Option<u64> {
+        match self.sends[message].taker? {
+            Operation::Receive(receive) => Some(self.receives[receive].posted_at),
+            Operation::Peek(peek) => Some(self.peeks[peek].posted_at),
+            Operation::Send(_) | Operation::Access(_) => None,
+        }
+    }
+
+    /// Records the post of a message.
+    pub(crate) fn post_send(&mut self, post: Post, tag: Option<u64>, len_bytes: usize) {
         let posted_at = self.record(Event::Posted(Operation::Send(self.sends.len())));
-        self.sends.push_mut(SendOp { from, to, tag, len_bytes, level, posted_at, ..SendOp::default() })
+        let post = Post { posted_at, ..post };
+        self.sends.push(SendOp { post, tag, len_bytes, ..SendOp::default() });
     }
 
     /// Records the post of a receive.
@@ -404,10 +387,12 @@ impl History {
         &mut self,
         at: Incarnation,
         tagged: Option<(u64, u64)>,
+        from: Option<usize>,
         len_bytes: usize,
     ) -> &mut ReceiveOp {
         let posted_at = self.record(Event::Posted(Operation::Receive(self.receives.len())));
-        self.receives.push_mut(ReceiveOp { at, tagged, len_bytes, posted_at, ..ReceiveOp::default() })
+        let op = ReceiveOp { at, tagged, from, len_bytes, posted_at, ..ReceiveOp::default() };
+        self.receives.push_mut(op)
     }
 
     /// Records the post of a peek.
@@ -425,34 +410,19 @@ impl History {
     /// Records the post of an access to a part of a region.
     pub(crate) fn post_access(
         &mut self,
-        [by, at]: [Incarnation; 2],
+        post: Post,
         access: Access,
         (place, len_bytes): (usize, usize),
     ) -> &mut AccessOp {
         let posted_at = self.record(Event::Posted(Operation::Access(self.accesses.len())));
-        self.accesses.push_mut(AccessOp {
-            by,
-            at,
-            access,
-            place,
-            len_bytes,
-            level: Level::Delivery,
-            fenced: false,
-            injected: false,
-            has_data: false,
-            posted_at,
-            cancelled: false,
-            ended: None,
-            ended_at: 0,
-            data_read_at: None,
-            found: None,
-        })
+        let post = Post { posted_at, ..post };
+        self.accesses.push_mut(AccessOp { post, access, place, len_bytes, ..AccessOp::default() })
     }
 
     /// Records that a receive has got a message.
     pub(crate) fn record_taken(&mut self, receive: usize, message: usize) {
         let now = self.record(Event::Took { receive, message });
-        self.record_arrival(message, Arrived::Received(receive));
+        self.record_taker(message, Operation::Receive(receive));
         self.record_seen(message, now);
     }
 
@@ -464,10 +434,11 @@ impl History {
     /// Returns when the operation that matched or discarded a message was posted. Returns `None` if the
     /// message has not arrived, or is claimed and not yet received.
     pub(crate) fn match_posted_at(&self, message: usize) -> Option<u64> {
-        match self.sends[message].arrived? {
-            Arrived::Received(receive) => Some(self.receives[receive].posted_at),
-            Arrived::Claimed(peek) => self.peeks[peek].claim.as_ref().map(|claim| claim.posted_at),
-            Arrived::Discarded(peek) => Some(self.peeks[peek].posted_at),
+        match self.sends[message].taker? {
+            Operation::Peek(peek) if self.peeks[peek].then == PeekAction::Claim => {
+                self.peeks[peek].claim.as_ref().map(|claim| claim.posted_at)
+            }
+            _ => self.taken_at(message),
         }
     }
 
@@ -481,8 +452,12 @@ impl History {
         }
         let (cancelled, has_ended) = match operation {
             Operation::Send(send) => {
-                let send = &mut self.sends[send];
-                (&mut send.cancelled, send.ended.is_some())
+                let post = &mut self.sends[send].post;
+                (&mut post.cancelled, post.ended.is_some())
+            }
+            Operation::Access(access) => {
+                let post = &mut self.accesses[access].post;
+                (&mut post.cancelled, post.ended.is_some())
             }
             Operation::Receive(receive) => {
                 let receive = &mut self.receives[receive];
@@ -495,10 +470,6 @@ impl History {
             Operation::Peek(peek) => {
                 assert!(result.is_err(), "peek {peek} ends at once, and was cancelled nevertheless");
                 return;
-            }
-            Operation::Access(access) => {
-                let access = &mut self.accesses[access];
-                (&mut access.cancelled, access.ended.is_some())
             }
         };
         if result.is_ok() {

@@ -11,7 +11,7 @@ use homespun::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, MULTI_RECV_ALIG
 
 use crate::model::acceptor::{Rejection, Rules, require};
 use crate::model::history::{
-    BufferOp, Event, History, Incarnation, Level, Operation, PeekEnd, ReceiveEnd, ReceiveOp, SendOp, Taker,
+    BufferOp, Event, History, Incarnation, Level, Operation, PeekEnd, Post, ReceiveEnd, ReceiveOp, SendOp,
 };
 use crate::model::program::Disruption;
 
@@ -66,7 +66,9 @@ impl Rules for Matching<'_> {
             Event::TooLate(receive) if receives[receive].at == self.at => {
                 self.leave(&mut arrived, receive, None, now, &mut Vec::new())?;
             }
-            Event::Ended(Operation::Send(send)) if self.is_original && sends[send].to == self.at.place => {
+            Event::Ended(Operation::Send(send))
+                if self.is_original && sends[send].post.to == self.at.place =>
+            {
                 self.acknowledge(&mut arrived, send, now)?;
             }
             Event::Ended(Operation::Access(access)) if self.is_original => {
@@ -107,7 +109,7 @@ impl Matching<'_> {
         }
         let History { sends, receives, .. } = self.history;
         let send = &sends[message];
-        require(!send.cancelled, "fi_endpoint/cancel-reports-ecanceled", || {
+        require(!send.post.cancelled, "fi_endpoint/cancel-reports-ecanceled", || {
             format!("message {message} was cancelled, and arrived: {send:?}")
         })?;
         path.push(message);
@@ -115,11 +117,10 @@ impl Matching<'_> {
         for earlier in (0..message).filter(|&earlier| self.is_reliable && self.precedes(earlier, message)) {
             self.arrive(arrived, earlier, now, path)?;
         }
-        let taker = Taker::of_message(self.history, message);
-        let until = taker.map_or(now, |taker| taker.posted_at(self.history).min(now));
+        let until = self.history.taken_at(message).map_or(now, |taken_at| taken_at.min(now));
         for (number, receive) in receives.iter().enumerate() {
             let is_earlier = receive.at == self.at && receive.posted_at < until && receive.accepts(send);
-            if is_earlier && taker != Some(Taker::Receive(number)) {
+            if is_earlier && send.taker != Some(Operation::Receive(number)) {
                 self.leave(arrived, number, Some(message), now, path)?;
             }
         }
@@ -131,8 +132,9 @@ impl Matching<'_> {
     /// Whether a message precedes another one of the same sender and kind.
     fn precedes(&self, earlier: usize, later: usize) -> bool {
         let [first, second] = [earlier, later].map(|message| &self.history.sends[message]);
-        let stream = |send: &SendOp| (send.from, send.to, send.tag.is_some());
-        earlier < later && stream(first) == stream(second) && !first.cancelled && !second.cancelled
+        let stream = |send: &SendOp| (send.post.by, send.post.to, send.tag.is_some());
+        let is_cancelled = first.post.cancelled || second.post.cancelled;
+        earlier < later && stream(first) == stream(second) && !is_cancelled
     }
 
     /// Lets a receive have its message by now, so that it is no longer posted. `passed` is a message that it
@@ -190,9 +192,9 @@ impl Matching<'_> {
         let free_bytes = receive.len_bytes.saturating_sub(filled);
         let mut passed = sends.iter().enumerate().filter(|(number, send)| {
             let is_later = passed_by.is_some_and(|first| self.is_reliable && self.precedes(first, *number));
-            !buffer.took.contains(number) && send.posted_at < now && receive.accepts(send) && !is_later
+            !buffer.took.contains(number) && send.post.posted_at < now && receive.accepts(send) && !is_later
         });
-        let mut has_no_room = || passed.any(|(_, send)| !send.cancelled && send.len_bytes > free_bytes);
+        let mut has_no_room = || passed.any(|(_, send)| !send.post.cancelled && send.len_bytes > free_bytes);
         // A message that was cut to the buffer ends it, whatever its least.
         let has_cut = filled > receive.len_bytes;
         let has_too_little = has_cut || free_bytes < buffer.min_free_bytes;
@@ -207,7 +209,8 @@ impl Matching<'_> {
         before: Option<usize>,
     ) -> Option<usize> {
         let sends = &self.history.sends;
-        let is_stream = buffer.took.iter().all(|&message| sends[message].from == sends[buffer.took[0]].from);
+        let sender = |message: usize| sends[message].post.by;
+        let is_stream = buffer.took.iter().all(|&message| sender(message) == sender(buffer.took[0]));
         let mut in_order = buffer.took.clone();
         in_order.sort_unstable();
         let earlier = in_order.into_iter().filter(|&message| before.is_none_or(|before| message < before));
@@ -225,8 +228,7 @@ impl Matching<'_> {
         let receive = &self.history.receives[number];
         for message in arrived.clone() {
             // A message that no operation ever got may be gone.
-            if let Some(taker) = Taker::of_message(self.history, message)
-                && taker.posted_at(self.history) > now
+            if self.history.taken_at(message).is_some_and(|taken_at| taken_at > now)
                 && receive.accepts(&self.history.sends[message])
             {
                 self.leave(arrived, number, Some(message), now, &mut vec![message])?;
@@ -245,7 +247,7 @@ impl Matching<'_> {
     /// Shows fi_tagged/tag-matches-without-ignored-bits, fi_msg/source-directs-receive.
     fn take(&self, arrived: &mut Arrived, number: usize, message: usize, now: u64) -> Result<(), Rejection> {
         let (receive, send) = (&self.history.receives[number], &self.history.sends[message]);
-        let is_directed_elsewhere = receive.from.is_some_and(|from| from != send.from.place);
+        let is_directed_elsewhere = receive.from.is_some_and(|from| from != send.post.by.place);
         let clause = if is_directed_elsewhere {
             "fi_msg/source-directs-receive"
         } else {
@@ -273,7 +275,8 @@ impl Matching<'_> {
         message: usize,
     ) -> Result<(), Rejection> {
         let History { sends, accesses, .. } = self.history;
-        let (from, to) = (sends[message].from, sends[message].to);
+        let link = |post: &Post| (post.by, post.to);
+        let own = link(&sends[message].post);
         let filled = self.filled_by_single_sender(receive, buffer, Some(message)).unwrap_or(0);
         let free_bytes = receive.len_bytes.saturating_sub(filled);
         let has_room = sends[message].len_bytes <= free_bytes && free_bytes >= buffer.min_free_bytes;
@@ -281,15 +284,15 @@ impl Matching<'_> {
             format!("buffer {number} had {free_bytes} bytes left before message {message}: {buffer:?}")
         })?;
         let is_eager = |message: usize| {
-            let earlier = sends[..=message].iter().filter(|send| (send.from, send.to) == (from, to));
-            let accesses = accesses.iter().filter(|access| access.by == from);
+            let earlier = sends[..=message].iter().filter(|send| link(&send.post) == own);
+            let accesses = accesses.iter().filter(|access| access.post.by == own.0);
             let costs = earlier
                 .map(|send| send.len_bytes as u64 + MESSAGE_COST_BYTES)
                 .chain(accesses.map(|_| MESSAGE_COST_BYTES));
             sends[message].len_bytes < SHORT_BYTES && costs.sum::<u64>() <= CREDIT_INITIAL_BYTES
         };
         let before = buffer.took.iter().copied().take_while(|&other| other != message);
-        let mut before = before.filter(|&other| sends[other].from == from && other > message);
+        let mut before = before.filter(|&other| sends[other].post.by == own.0 && other > message);
         let overtaken_by = before.find(|&other| is_eager(other)).filter(|_| is_eager(message));
         require(overtaken_by.is_none(), "fi_msg/multi-recv-packs-messages", || {
             format!("message {overtaken_by:?} completed in buffer {number} before {message}")
@@ -304,8 +307,8 @@ impl Matching<'_> {
         let History { sends, peeks, .. } = self.history;
         let peek = &peeks[number];
         let is_free = |message: usize| {
-            let taker = Taker::of_message(self.history, message);
-            taker.is_none_or(|taker| taker == Taker::Peek(number) || taker.posted_at(self.history) > now)
+            sends[message].taker == Some(Operation::Peek(number))
+                || self.history.taken_at(message).is_none_or(|taken_at| taken_at > now)
         };
         let overlooks = |arrived: &Arrived, message: usize| {
             arrived.contains(&message) && peek.accepts(&sends[message]) && is_free(message)
@@ -327,10 +330,7 @@ impl Matching<'_> {
                 })
             }
             Some(PeekEnd::Nothing) if self.is_original => {
-                let stays = |message: usize| {
-                    self.is_reliable
-                        || sends[message].success_implies_arrival() && sends[message].has_succeeded()
-                };
+                let stays = |message: usize| self.is_reliable || sends[message].is_known_to_arrive();
                 let mut left = arrived.iter().copied().filter(|&message| stays(message));
                 let overlooked = left.find(|&message| overlooks(arrived, message));
                 require(overlooked.is_none(), CLAUSE, || {
@@ -347,16 +347,16 @@ impl Matching<'_> {
     /// Shows fi_cq/delivery-means-processed, fi_cq/match-means-matched.
     fn acknowledge(&self, arrived: &mut Arrived, message: usize, now: u64) -> Result<(), Rejection> {
         let send = &self.history.sends[message];
-        if !send.has_succeeded() {
+        if !send.post.has_succeeded() {
             return Ok(());
         }
-        if send.success_implies_arrival() {
-            require(send.arrived.is_some(), "fi_cq/delivery-means-processed", || {
+        if send.is_known_to_arrive() {
+            require(send.taker.is_some(), "fi_cq/delivery-means-processed", || {
                 format!("message {message} is nowhere: {send:?}")
             })?;
             self.arrive(arrived, message, now, &mut Vec::new())?;
         }
-        if send.level == Level::Match {
+        if send.post.level == Level::Match {
             let matched_at = self.history.match_posted_at(message);
             require(
                 matched_at.is_some_and(|matched_at| matched_at < now),
@@ -371,13 +371,13 @@ impl Matching<'_> {
     ///
     /// Shows fi_cq/fence-delays.
     fn pass_fence(&self, arrived: &mut Arrived, message: usize, now: u64) -> Result<(), Rejection> {
-        let fenced = &self.history.sends[message];
+        let fenced = &self.history.sends[message].post;
         if !fenced.fenced || !self.is_original {
             return Ok(());
         }
         for earlier in 0..message {
-            let send = &self.history.sends[earlier];
-            if (send.from, send.to) == (fenced.from, fenced.to) && !send.has_failed() {
+            let send = &self.history.sends[earlier].post;
+            if (send.by, send.to) == (fenced.by, fenced.to) && !send.has_failed() {
                 let level = send.level.max(fenced.level);
                 if level > Level::Inject && self.is_reliable {
                     self.arrive(arrived, earlier, now, &mut Vec::new())?;
@@ -392,12 +392,12 @@ impl Matching<'_> {
 
     /// Checks what an access that has passed its fence tells of earlier messages.
     fn pass_fence_of_access(&self, number: usize, now: u64) -> Result<(), Rejection> {
-        let access = &self.history.accesses[number];
-        if !access.fenced || access.at.place != self.at.place || access.ended != Some(Ok(())) {
+        let access = &self.history.accesses[number].post;
+        if !access.fenced || access.to != self.at.place || !access.has_succeeded() {
             return Ok(());
         }
-        for (message, send) in self.history.sends.iter().enumerate() {
-            let is_before = send.from == access.by
+        for (message, SendOp { post: send, .. }) in self.history.sends.iter().enumerate() {
+            let is_before = send.by == access.by
                 && send.to == self.at.place
                 && send.posted_at < access.posted_at
                 && !send.has_failed();
@@ -409,7 +409,7 @@ impl Matching<'_> {
     }
 
     fn require_match_before_fence(&self, message: usize, now: u64) -> Result<(), Rejection> {
-        let send = &self.history.sends[message];
+        let send = &self.history.sends[message].post;
         // If links break, a message may be lost without a report. Then only success at match level proves a
         // match.
         let is_known =
@@ -432,9 +432,9 @@ impl Matching<'_> {
     fn finish(&self, arrived: &mut Arrived, now: u64) -> Result<(), Rejection> {
         for (message, send) in self.history.sends.iter().enumerate() {
             let may_be_lost =
-                send.cancelled || self.history.was_killed(send.from) || self.history.breaks_links;
-            if send.to == self.at.place && !may_be_lost {
-                require(send.arrived.is_some(), "fi_msg/every-send-meets-every-receive", || {
+                send.post.cancelled || self.history.was_killed(send.post.by) || self.history.breaks_links;
+            if send.post.to == self.at.place && !may_be_lost {
+                require(send.taker.is_some(), "fi_msg/every-send-meets-every-receive", || {
                     format!("message {message} is lost: {send:?}")
                 })?;
                 if self.is_reliable {

@@ -24,7 +24,7 @@ use crate::model::accesses::bytes_to_write;
 use crate::model::elements::{
     Element, REGION_BYTES, ROWS, apply_atomic, compare_value, element_from_bytes, operand_value,
 };
-use crate::model::history::{self, Access, AccessOp, History, Incarnation, Operation, SendOp};
+use crate::model::history::{Access, AccessOp, Event, History, Operation, Post};
 use crate::model::program::Disruption;
 use crate::payload::marked_buffer;
 
@@ -37,8 +37,7 @@ pub(crate) fn accept_accesses(
     for place in (0..history.places.len()).filter(|&place| history.places[place].has_original_endpoint()) {
         let known = Known::of_place(history, place, disruption, order);
         for range in known.byte_ranges() {
-            known.check_reads_find_what_was_written(&range)?;
-            accept(&known.cell_of_bytes(range), history)?;
+            accept(&known.cell_of_bytes(range)?, history)?;
         }
         for row in &ROWS {
             for place in row.element_offsets() {
@@ -51,17 +50,10 @@ pub(crate) fn accept_accesses(
     Ok(())
 }
 
-/// An access to a region, or a message to its owner.
-#[derive(Debug, Clone, Copy)]
-enum Event {
-    Access(usize),
-    Message(usize),
-}
-
-/// The known order of the events at one place.
+/// The known order of the accesses to one region, and of the messages to its owner.
 struct Known<'a> {
     history: &'a History,
-    events: Vec<Event>,
+    events: Vec<Operation>,
     /// Whether the first of two events is known to precede the second.
     is_before: Vec<Vec<bool>>,
     /// Whether no injected operation can fail.
@@ -70,78 +62,51 @@ struct Known<'a> {
     written: BTreeMap<usize, Bytes>,
 }
 
-impl Event {
-    fn posted_at(self, history: &History) -> u64 {
-        match self {
-            Event::Access(number) => history.accesses[number].posted_at,
-            Event::Message(number) => history.sends[number].posted_at,
-        }
+impl History {
+    /// Returns what is common to accesses and messages.
+    fn common(&self, event: Operation) -> &Post {
+        self.post_of(event).expect("an access or a message")
     }
 
-    /// Returns the time by which the event is known to have ended.
-    fn known_end_at(self, history: &History) -> Option<u64> {
-        match self {
-            Event::Access(number) => {
-                let AccessOp { ended, ended_at, data_read_at, .. } = history.accesses[number];
-                let ended_at = (ended == Some(Ok(()))).then_some(ended_at);
-                ended_at.into_iter().chain(data_read_at).min()
-            }
-            Event::Message(number) => history.sends[number].seen_at,
-        }
+    /// Returns the time by which an access or a message is known to have ended.
+    fn known_end_at(&self, event: Operation) -> Option<u64> {
+        let Some(access) = self.as_access(event) else {
+            let Operation::Send(message) = event else { return None };
+            return self.sends[message].seen_at;
+        };
+        let ended_at = access.post.has_succeeded().then_some(access.post.ended_at);
+        ended_at.into_iter().chain(access.data_read_at).min()
     }
 
-    fn initiator(self, history: &History) -> Incarnation {
-        match self {
-            Event::Access(number) => history.accesses[number].by,
-            Event::Message(number) => history.sends[number].from,
-        }
-    }
-
-    /// Whether the event has a fence and was not cancelled.
-    fn is_fenced(self, history: &History) -> bool {
-        match self {
-            Event::Access(number) => history.accesses[number].fenced && !history.accesses[number].cancelled,
-            Event::Message(number) => history.sends[number].fenced && !history.sends[number].cancelled,
-        }
-    }
-
-    fn as_access(self, history: &History) -> Option<&AccessOp> {
-        match self {
-            Event::Access(number) => Some(&history.accesses[number]),
-            Event::Message(_) => None,
-        }
+    fn as_access(&self, event: Operation) -> Option<&AccessOp> {
+        if let Operation::Access(number) = event { Some(&self.accesses[number]) } else { None }
     }
 }
 
 impl<'a> Known<'a> {
     fn of_place(history: &'a History, place: usize, disruption: Disruption, order: Order) -> Known<'a> {
-        let accesses = (0..history.accesses.len()).filter(|&number| {
-            let AccessOp { at, cancelled, .. } = history.accesses[number];
-            at.place == place && !cancelled
+        let accesses = (0..history.accesses.len()).map(Operation::Access);
+        let events = accesses.chain((0..history.sends.len()).map(Operation::Send)).filter(|&event| {
+            let post = history.common(event);
+            post.to == place && !post.cancelled
         });
-        let messages = (0..history.sends.len()).filter(|&number| {
-            let SendOp { to, cancelled, .. } = history.sends[number];
-            to == place && !cancelled
-        });
-        let mut events: Vec<Event> =
-            accesses.map(Event::Access).chain(messages.map(Event::Message)).collect();
-        events.sort_by_key(|event| event.posted_at(history));
+        let mut events: Vec<Operation> = events.collect();
+        events.sort_by_key(|event| history.common(*event).posted_at);
         let count = events.len();
         let mut is_before = vec![vec![false; count]; count];
         for later in 0..count {
             for earlier in 0..later {
                 let [first, second] = [events[earlier], events[later]];
-                let is_over =
-                    first.known_end_at(history).is_some_and(|over_at| over_at < second.posted_at(history));
+                let [one, other] = [first, second].map(|event| history.common(event));
+                let is_over = history.known_end_at(first).is_some_and(|over_at| over_at < other.posted_at);
                 // Messages on a broken link may or may not arrive.
                 let is_one_stream = disruption != Disruption::Killing
-                    && first.initiator(history) == second.initiator(history)
-                    && [first, second].iter().all(|event| !event.is_direct_by_owner(history));
+                    && one.by == other.by
+                    && !one.is_direct_by_owner()
+                    && !other.is_direct_by_owner();
                 let is_fenced = || {
-                    let between = events[earlier + 1..=later].iter();
-                    let mut between =
-                        between.filter(|event| event.initiator(history) == first.initiator(history));
-                    first.as_access(history).is_some() && between.any(|event| event.is_fenced(history))
+                    let mut between = events[earlier + 1..=later].iter().map(|event| history.common(*event));
+                    history.as_access(first).is_some() && between.any(|post| post.by == one.by && post.fenced)
                 };
                 let is_known = is_one_stream && (is_fenced() || is_ordered(history, first, second, order));
                 is_before[earlier][later] = is_over || is_known;
@@ -163,17 +128,16 @@ impl<'a> Known<'a> {
 
     /// Whether an access is known to take effect, and not to be refused.
     fn is_known_to_take_effect(&self, access: &AccessOp) -> bool {
-        access.ended == Some(Ok(())) || access.data_read_at.is_some() || access.injected && self.is_safe
+        let Post { injected, .. } = access.post;
+        access.post.has_succeeded() || access.data_read_at.is_some() || injected && self.is_safe
     }
 
     /// Returns the accesses of plain bytes, with their places among the events.
     fn byte_accesses(&self, access: Access) -> impl Iterator<Item = (usize, usize, &AccessOp)> {
-        self.events.iter().enumerate().filter_map(move |(node, event)| match *event {
-            Event::Access(number) => {
-                let op = &self.history.accesses[number];
-                (op.access == access && op.place < REGION_BYTES).then_some((node, number, op))
-            }
-            Event::Message(_) => None,
+        self.events.iter().enumerate().filter_map(move |(node, event)| {
+            let Operation::Access(number) = *event else { return None };
+            let op = &self.history.accesses[number];
+            (op.access == access && op.place < REGION_BYTES).then_some((node, number, op))
         })
     }
 
@@ -184,9 +148,8 @@ impl<'a> Known<'a> {
         let mut ends: BTreeSet<usize> = ends.map(|end| end.min(REGION_BYTES)).collect();
         for range in between(&ends) {
             let written = self.written_bytes(&range);
-            for (.., read) in self.byte_accesses(Access::Read).filter(|(.., read)| read.covers(&range)) {
-                let Some(found) = &read.found else { continue };
-                let found = &found[range.start - read.place..range.end - read.place];
+            for (.., read) in self.byte_accesses(Access::Read) {
+                let Some(found) = read.found_in(&range) else { continue };
                 let mut at = 0;
                 while at < found.len() {
                     let run = |(_, bytes): &(Element, Vec<u8>)| {
@@ -210,44 +173,32 @@ impl<'a> Known<'a> {
         [(0, marked_buffer(range.len()).to_vec())].into_iter().chain(written).collect()
     }
 
-    /// Checks that each read has found bytes in a range that were there once.
+    /// Returns the rules of a range of bytes, unless a read has found bytes that were never there.
     ///
     /// Shows fi_rma/reads-return-memory.
-    fn check_reads_find_what_was_written(&self, range: &Range<usize>) -> Result<(), Violation> {
-        let written = self.written_bytes(range);
-        for (_, number, read) in self.byte_accesses(Access::Read).filter(|(.., op)| op.covers(range)) {
-            let Some(found) = &read.found else { continue };
-            let found = &found[range.start - read.place..range.end - read.place];
-            if !written.iter().any(|(_, bytes)| bytes == found) {
-                return Err(Violation {
-                    clause: "fi_rma/reads-return-memory",
-                    event: format!("access {number} by {:?} at {}", read.by, read.posted_at),
-                    expected: format!(
-                        "no write has left {found:x?} in bytes {range:?}, which the read has found"
-                    ),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn cell_of_bytes(&self, range: Range<usize>) -> Cell<'_> {
+    fn cell_of_bytes(&self, range: Range<usize>) -> Result<Cell<'_>, Violation> {
         let written = self.written_bytes(&range);
         let writes = self.byte_accesses(Access::Write).filter(|(.., op)| op.covers(&range));
         let writes = writes.map(|(node, number, _)| (node, number, Effect::Write(number as Element + 1)));
-        let reads = self.byte_accesses(Access::Read).filter(|(.., op)| op.covers(&range));
-        let reads = reads.filter_map(|(node, number, op)| {
-            let found = &op.found.as_ref()?[range.start - op.place..range.end - op.place];
-            let found = written.iter().filter(|(_, bytes)| bytes == found).map(|(write, _)| *write);
-            Some((node, number, Effect::Find(found.collect())))
-        });
-        self.cell(format!("bytes {range:?}"), "fi_endpoint/data-order", writes.chain(reads).collect())
+        let mut nodes: Vec<(usize, usize, Effect)> = writes.collect();
+        for (node, number, read) in self.byte_accesses(Access::Read) {
+            let Some(found) = read.found_in(&range) else { continue };
+            let sources = written.iter().filter(|(_, bytes)| bytes == found).map(|(write, _)| *write);
+            let sources: Vec<Element> = sources.collect();
+            if sources.is_empty() {
+                let expected = format!("no write has left {found:x?} in bytes {range:?}, which it has found");
+                let event = format!("access {number} by {:?} at {}", read.post.by, read.post.posted_at);
+                return Err(Violation { clause: "fi_rma/reads-return-memory", event, expected });
+            }
+            nodes.push((node, number, Effect::Find(sources)));
+        }
+        Ok(self.cell(format!("bytes {range:?}"), "fi_endpoint/data-order", nodes))
     }
 
     fn cell_of_element(&self, place: usize, datatype: Datatype) -> Option<Cell<'_>> {
         let range = place..place + datatype.size_bytes();
         let nodes = self.events.iter().enumerate().filter_map(|(node, event)| {
-            let Event::Access(number) = *event else { return None };
+            let Operation::Access(number) = *event else { return None };
             let access = &self.history.accesses[number];
             let does = access.covers(&range).then(|| effect_on_element(number, access, place, datatype))?;
             Some((node, number, does?))
@@ -284,7 +235,7 @@ impl<'a> Known<'a> {
         let afters: Vec<u128> = nodes.iter().map(|(node, ..)| after(*node)).collect();
         let ops = nodes.into_iter().zip(afters).map(|((node, access, does), after)| {
             let is_sure = self.is_known_to_take_effect(&self.history.accesses[access]);
-            let over_at = self.events[node].known_end_at(self.history);
+            let over_at = self.history.known_end_at(self.events[node]);
             CellOp { access, does, is_sure, over_at, after }
         });
         Cell { history: self.history, what, clause, ops: ops.collect() }
@@ -353,10 +304,7 @@ impl Effect {
 
 /// Returns the effect of an access on an element, or `None` for a plain read whose result is unknown.
 fn effect_on_element(number: usize, access: &AccessOp, place: usize, datatype: Datatype) -> Option<Effect> {
-    let found = access.found.as_ref().map(|found| {
-        let first = place - access.place;
-        element_from_bytes(&found[first..first + datatype.size_bytes()])
-    });
+    let found = access.found_in(&(place..place + datatype.size_bytes())).map(element_from_bytes);
     match access.access {
         Access::Read => found.map(|found| Effect::Find(vec![found])),
         Access::Flush => None,
@@ -376,9 +324,9 @@ impl Rules for Cell<'_> {
         (0, 0)
     }
 
-    fn concerns(&self, event: history::Event) -> bool {
-        let is_posted = |op: &CellOp| event == history::Event::Posted(Operation::Access(op.access));
-        event == history::Event::Finished || self.ops.iter().any(is_posted)
+    fn concerns(&self, event: Event) -> bool {
+        let is_posted = |op: &CellOp| event == Event::Posted(Operation::Access(op.access));
+        event == Event::Finished || self.ops.iter().any(is_posted)
     }
 
     /// Shows fi_endpoint/data-order, fi_atomic/atomic-per-element.
@@ -386,15 +334,15 @@ impl Rules for Cell<'_> {
         &self,
         state: &(u128, Element),
         now: u64,
-        event: history::Event,
+        event: Event,
     ) -> Result<Vec<(u128, Element)>, Rejection> {
-        let is_end = event == history::Event::Finished;
+        let is_end = event == Event::Finished;
         let is_due = |op: &CellOp| is_end || op.over_at.is_some_and(|over_at| over_at < now);
         let bits = (0..).zip(&self.ops);
         let due = bits.filter(|(_, op)| is_due(op)).fold(0, |due, (bit, _)| due | 1 << bit);
         let states = self.states_after(*state, due, now, is_end);
         require(!states.is_empty(), self.clause, || {
-            let of = |op: &CellOp| format!("\n{op:x?} by {:?}", self.history.accesses[op.access].by);
+            let of = |op: &CellOp| format!("\n{op:x?} by {:?}", self.history.accesses[op.access].post.by);
             let ops: String = self.ops.iter().map(of).collect();
             format!("in no order do {}, which were 0, become what was found: {ops}", self.what)
         })
@@ -405,7 +353,7 @@ impl Rules for Cell<'_> {
 
 impl Cell<'_> {
     /// Returns the end of the first access before which all ends can be explained.
-    fn first_unexplained(&self, state: (u128, Element), now: u64) -> Option<history::Event> {
+    fn first_unexplained(&self, state: (u128, Element), now: u64) -> Option<Event> {
         let mut over: Vec<(u64, usize)> = (0..)
             .zip(&self.ops)
             .filter_map(|(bit, op)| Some((op.over_at.filter(|at| *at < now)?, bit)))
@@ -416,7 +364,7 @@ impl Cell<'_> {
             due |= 1 << bit;
             self.states_after(state, due, over_at + 1, true).is_empty()
         })?;
-        Some(history::Event::Ended(Operation::Access(self.ops[bit].access)))
+        Some(Event::Ended(Operation::Access(self.ops[bit].access)))
     }
 
     /// Returns the states in which the accesses `due` have taken effect; only one of them if one is enough.
@@ -431,7 +379,7 @@ impl Cell<'_> {
         while let Some((mut done, before)) = open.pop() {
             let is_next = |done: u128, bit: usize| {
                 let op = &self.ops[bit];
-                let posted_at = self.history.accesses[op.access].posted_at;
+                let posted_at = self.history.accesses[op.access].post.posted_at;
                 done >> bit & 1 == 0 && op.after & !done == 0 && posted_at < now
             };
             // A read as early as possible is no worse than a later one.
@@ -462,15 +410,15 @@ impl Cell<'_> {
     }
 }
 
-impl Event {
-    fn is_direct_by_owner(self, history: &History) -> bool {
-        self.as_access(history).is_some_and(AccessOp::is_direct_by_owner)
-    }
-}
-
 impl AccessOp {
-    pub(crate) fn covers(&self, range: &Range<usize>) -> bool {
+    fn covers(&self, range: &Range<usize>) -> bool {
         self.place <= range.start && range.end <= self.place + self.len_bytes
+    }
+
+    /// Returns what the access has found in a range, if it has read all of it.
+    fn found_in(&self, range: &Range<usize>) -> Option<&[u8]> {
+        let found = self.found.as_ref().filter(|_| self.covers(range))?;
+        Some(&found[range.start - self.place..range.end - self.place])
     }
 }
 
@@ -484,8 +432,8 @@ enum Role {
 
 /// Returns the roles of an operation. An atomic operation that fetches and changes elements is a read and a
 /// write.
-fn order_roles(event: Event, history: &History) -> &'static [Role] {
-    match event.as_access(history).map(|access| access.access) {
+fn order_roles(event: Operation, history: &History) -> &'static [Role] {
+    match history.as_access(event).map(|access| access.access) {
         None => &[Role::Send],
         Some(Access::Flush) => &[],
         Some(Access::Read) => &[Role::Read],
@@ -496,10 +444,9 @@ fn order_roles(event: Event, history: &History) -> &'static [Role] {
 }
 
 /// Whether the message order forbids `second` to overtake `first`. Both are operations of one endpoint.
-fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> bool {
-    let is_atomic = |event: Event| {
-        event.as_access(history).is_some_and(|access| access.access.atomic_kind_and_op().is_some())
-    };
+fn is_ordered(history: &History, first: Operation, second: Operation, order: Order) -> bool {
+    let is_atomic =
+        |event| history.as_access(event).is_some_and(|access| access.access.atomic_kind_and_op().is_some());
     let are_alike = |rma: Order, atomic: Order| match (is_atomic(first), is_atomic(second)) {
         (false, false) => rma,
         (true, true) => atomic,
@@ -517,7 +464,7 @@ fn is_ordered(history: &History, first: Event, second: Event, order: Order) -> b
         (Role::Write, Role::Write) => Order::WAW | are_alike(Order::RMA_WAW, Order::ATOMIC_WAW),
     };
     let (firsts, seconds) = (order_roles(first, history), order_roles(second, history));
-    let is_flush = second.as_access(history).is_some_and(|access| access.access == Access::Flush);
+    let is_flush = history.as_access(second).is_some_and(|access| access.access == Access::Flush);
     if is_flush && firsts.contains(&Role::Write) {
         return true;
     }

@@ -1,11 +1,15 @@
 //! What a provider offers to random programs.
 
-use crate::{Deadline, Net, Outcome, Setup, TransportKind, Turns};
+use crate::{Deadline, Ended, Net, Outcome, Setup, TransportKind, Turns};
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, CompletionFlags, OpFlags, Order};
-use homespun::{Completion, OperationError, Tag};
+use homespun::{Completion, FabricAddress, OperationError, Tag};
 
-use crate::model::program::{AccessCall, ElementsCall, LEN_MAX_BYTES, PeekAction, SendCall, Step};
+use crate::model::history::Level;
+use crate::model::program::{
+    AccessCall, AccessStep, ElementsCall, ElementsStep, LEN_MAX_BYTES, PeekAction, ReceiveStep, SendCall,
+    Step,
+};
 
 /// How many elements every provider takes at once.
 const FEW: usize = 8;
@@ -100,6 +104,17 @@ impl Offer {
         assert!(flags == expected || !self.is_homespun && has_expected, "{completion:?}");
     }
 
+    /// Splits the entry of an initiator's operation.
+    pub(crate) fn split_transmit_end(&self, ended: Ended) -> (Completion, Result<(), OperationError>) {
+        match ended {
+            Ok((completion, source)) => {
+                assert!(source == FabricAddress::UNSPECIFIED || !self.is_homespun);
+                (completion, Ok(()))
+            }
+            Err(failed) => (failed.completion, Err(failed.error)),
+        }
+    }
+
     /// Checks the fields of an initiator's completion, which `fi_cq(3)` defines for receivers alone.
     pub(crate) fn check_transmit_fields(&self, completion: &Completion, len_bytes: usize) {
         let fields = (completion.len_bytes, completion.data, completion.tag.0);
@@ -113,25 +128,20 @@ impl Offer {
         let needs = |caps, step| has(caps).then_some(step);
         let from = |from: Option<usize>| from.filter(|_| has(Caps::DIRECTED_RECV));
         match step {
-            Step::Send { from, to, tag, len_bytes, call, fenced } => {
-                let call = match call {
-                    SendCall::Transmit | SendCall::Delivery | SendCall::Match if !self.has_delivery => {
-                        SendCall::Plain
-                    }
-                    call => call,
-                };
-                Some(Step::Send { from, to, tag, len_bytes, call, fenced })
+            Step::Send(mut step) => {
+                if !self.has_delivery && step.call.level(true) > Level::Inject {
+                    step.call = SendCall::Plain;
+                }
+                Some(Step::Send(step))
             }
             // The man pages do not say which part of a message that is too long is received.
             // Untagged receives take messages from all: over libfabric 2.6 most programs with others fail or
             // crash, and show nothing else (conformance/FINDINGS.md).
-            Step::Receive { at, tagged, from: source, in_pieces, .. } => Some(Step::Receive {
-                at,
-                tagged,
-                from: from(source).filter(|_| tagged.is_some()),
+            Step::Receive(step) => Some(Step::Receive(ReceiveStep {
+                from: from(step.from).filter(|_| step.tagged.is_some()),
                 len_bytes: LEN_MAX_BYTES,
-                in_pieces,
-            }),
+                ..step
+            })),
             Step::ReceiveMany { at, min_free_bytes, .. } => needs(
                 Caps::MULTI_RECV,
                 Step::ReceiveMany { at, from: None, len_bytes: room_bytes, min_free_bytes },
@@ -144,16 +154,16 @@ impl Offer {
                 Some(Step::Claim { at, which, len_bytes: LEN_MAX_BYTES, discards })
             }
             // When an injected access has taken effect is not told, and the C interface has no flushes.
-            Step::Access { call: AccessCall::InjectWrite | AccessCall::Flush, .. } => None,
-            Step::Access { .. } if !self.has_delivery => None,
-            step @ Step::Access { .. } => needs(Caps::RMA, step),
-            Step::Elements { call: ElementsCall::Inject, .. } => None,
-            Step::Elements { .. } if !self.has_delivery => None,
+            Step::Access(AccessStep { call: AccessCall::InjectWrite | AccessCall::Flush, .. }) => None,
+            Step::Elements(ElementsStep { call: ElementsCall::Inject, .. }) => None,
+            Step::Access(_) | Step::Elements(_) if !self.has_delivery => None,
+            Step::Access(_) => needs(Caps::RMA, step),
             // What every provider with atomic operations has: sums of 64 bits.
-            Step::Elements { from, to, part: (first, count), call, fenced, .. } => needs(
-                Caps::RMA | Caps::ATOMIC,
-                Step::Elements { from, to, row: 0, part: (first, count.min(FEW)), call, op: None, fenced },
-            ),
+            Step::Elements(step) => {
+                let part = (step.part.0, step.part.1.min(FEW));
+                let step = ElementsStep { row: 0, part, op: None, ..step };
+                needs(Caps::RMA | Caps::ATOMIC, Step::Elements(step))
+            }
             Step::Touch { .. } => needs(Caps::RMA, step),
             Step::Drive { .. } | Step::Read { .. } | Step::Cancel { .. } | Step::Kill { .. } => Some(step),
             Step::Close { .. } | Step::Reopen { .. } | Step::Break { .. } => None,

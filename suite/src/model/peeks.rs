@@ -5,9 +5,10 @@ use homespun::flags::OpFlags;
 use homespun::{FabricAddress, OperationError, Tag};
 
 use crate::Ended;
-use crate::model::history::{Arrived, ClaimEnd, ClaimOp, Event, Incarnation, Operation, PeekEnd, PeekOp};
+use crate::model::history::{ClaimOp, Event, Incarnation, Operation, PeekEnd, PeekOp};
 use crate::model::program::PeekAction;
-use crate::model::run::{Runner, expect_accepted_or_full, expect_lost_sender_errno, source_address};
+use crate::model::receives::expect_lost_sender_errno;
+use crate::model::run::{Runner, expect_accepted_or_full, source_address};
 use crate::payload::marked_buffer;
 
 impl Runner<'_> {
@@ -65,7 +66,7 @@ impl Runner<'_> {
     /// which one another provider names.
     fn source_of_found(&self, message: usize, named: FabricAddress) -> FabricAddress {
         let send = self.history.sends.get(message).filter(|_| !self.offer.is_homespun);
-        send.map_or(named, |send| self.history.source_of(send.from.place))
+        send.map_or(named, |send| self.history.source_of(send.post.by.place))
     }
 
     pub(crate) fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
@@ -80,10 +81,8 @@ impl Runner<'_> {
                 let len_bytes = self.told().check_completion_fields(who.place, message, completion, source);
                 assert_eq!(completion.len_bytes, len_bytes);
                 self.history.record_seen(message, now);
-                match then {
-                    PeekAction::Leave => {}
-                    PeekAction::Claim => self.history.record_arrival(message, Arrived::Claimed(peek)),
-                    PeekAction::Discard => self.history.record_arrival(message, Arrived::Discarded(peek)),
+                if then != PeekAction::Leave {
+                    self.history.record_taker(message, Operation::Peek(peek));
                 }
                 PeekEnd::Found(message)
             }
@@ -106,14 +105,14 @@ impl Runner<'_> {
                 let source = self.source_of_found(claimed, *source);
                 let len_bytes = self.told().check_completion_fields(who.place, claimed, completion, source);
                 assert_eq!(completion.len_bytes, len_bytes);
-                ClaimEnd::Done
+                Ok(())
             }
             _ => match self.told().check_received_message(who.place, claim.len_bytes, ended) {
                 Ok(message) => {
                     assert_eq!(message, claimed, "another message than was claimed");
-                    ClaimEnd::Done
+                    Ok(())
                 }
-                Err(error) => ClaimEnd::Broken(expect_lost_sender_errno(&error)),
+                Err(error) => Err(expect_lost_sender_errno(&error)),
             },
         };
         self.history.peeks[peek].claim.as_mut().expect("it is there").ended = Some(end);

@@ -3,6 +3,8 @@
 //! The test takes each operand modulo the number of choices. So any part of a program is a program, too,
 //! and a failing program can be shrunk.
 
+use std::ops::Range;
+
 use homespun::flags::{OpFlags, Order};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -82,11 +84,6 @@ impl Program {
     pub fn steps_len(&self) -> usize {
         self.steps.len()
     }
-
-    /// The seed of the loopback network's faults.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
 }
 
 /// Which endpoints of a program send to which.
@@ -101,114 +98,94 @@ pub(crate) enum Topology {
     Connected,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A step of a program.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Step {
-    Send {
-        from: usize,
-        to: usize,
-        tag: Option<u64>,
-        len_bytes: usize,
-        call: SendCall,
-        fenced: bool,
-    },
-    Receive {
-        at: usize,
-        tagged: Option<(u64, u64)>,
-        from: Option<usize>,
-        len_bytes: usize,
-        in_pieces: bool,
-    },
+    /// Sends a message.
+    Send(SendStep),
+    /// Posts a receive.
+    Receive(ReceiveStep),
     /// Posts a multi-receive buffer.
-    ReceiveMany {
-        at: usize,
-        from: Option<usize>,
-        len_bytes: usize,
-        min_free_bytes: usize,
-    },
+    ReceiveMany { at: usize, from: Option<usize>, len_bytes: usize, min_free_bytes: usize },
     /// Peeks at a tagged message that has arrived. Only programs with remote data peek, to identify the
     /// message.
-    Peek {
-        at: usize,
-        tagged: (u64, u64),
-        from: Option<usize>,
-        then: PeekAction,
-    },
+    Peek { at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction },
     /// Receives or discards one of the claimed messages.
-    Claim {
-        at: usize,
-        which: usize,
-        len_bytes: usize,
-        discards: bool,
-    },
+    Claim { at: usize, which: usize, len_bytes: usize, discards: bool },
     /// Accesses the region of an endpoint.
-    Access {
-        from: usize,
-        to: usize,
-        /// Offset and length.
-        part: (usize, usize),
-        call: AccessCall,
-        fenced: bool,
-    },
+    Access(AccessStep),
     /// Accesses elements of a region, atomically or not.
-    Elements {
-        from: usize,
-        to: usize,
-        row: usize,
-        /// The index of the first element, and the number of elements.
-        part: (usize, usize),
-        call: ElementsCall,
-        /// The number of the operation, or `None` for the most common one.
-        op: Option<usize>,
-        fenced: bool,
-    },
+    Elements(ElementsStep),
     /// The owner of a region reads or writes it directly.
-    Touch {
-        at: usize,
-        part: (usize, usize),
-        writes: bool,
-    },
+    Touch { at: usize, part: (usize, usize), writes: bool },
     /// Drives an endpoint without reading its queue.
-    Drive {
-        at: usize,
-        rounds: usize,
-    },
+    Drive { at: usize, rounds: usize },
     /// Reads up to `count` completions.
-    Read {
-        at: usize,
-        count: usize,
-    },
+    Read { at: usize, count: usize },
     /// Cancels one of the endpoint's posted operations, which may have ended already.
-    Cancel {
-        at: usize,
-        which: usize,
-    },
+    Cancel { at: usize, which: usize },
     /// Closes an endpoint in order.
-    Close {
-        at: usize,
-    },
+    Close { at: usize },
     /// Ends an endpoint as if its process had died.
-    Kill {
-        at: usize,
-    },
+    Kill { at: usize },
     /// Opens another endpoint at a vacant address.
-    Reopen {
-        at: usize,
-    },
+    Reopen { at: usize },
     /// Breaks the link between two endpoints.
-    Break {
-        between: (usize, usize),
-    },
+    Break { between: (usize, usize) },
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct SendStep {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) tag: Option<u64>,
+    pub(crate) len_bytes: usize,
+    pub(crate) call: SendCall,
+    pub(crate) fenced: bool,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct ReceiveStep {
+    pub(crate) at: usize,
+    /// The tag, and the bits to ignore.
+    pub(crate) tagged: Option<(u64, u64)>,
+    pub(crate) from: Option<usize>,
+    pub(crate) len_bytes: usize,
+    pub(crate) in_pieces: bool,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct AccessStep {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// Offset and length.
+    pub(crate) part: (usize, usize),
+    pub(crate) call: AccessCall,
+    pub(crate) fenced: bool,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct ElementsStep {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) row: usize,
+    /// The index of the first element, and the number of elements.
+    pub(crate) part: (usize, usize),
+    pub(crate) call: ElementsCall,
+    /// The number of the operation, or `None` for the most common one.
+    pub(crate) op: Option<usize>,
+    pub(crate) fenced: bool,
 }
 
 impl Step {
     pub(crate) fn is_receive(&self) -> bool {
-        matches!(self, Step::Receive { .. } | Step::ReceiveMany { .. })
+        matches!(self, Step::Receive(_) | Step::ReceiveMany { .. })
     }
 
     /// The room that the step's message takes in a buffer with others, at most.
     fn room_for_message(&self) -> usize {
         match self {
-            Step::Send { len_bytes, .. } => len_bytes + ALIGNMENT_MAX_BYTES,
+            Step::Send(send) => send.len_bytes + ALIGNMENT_MAX_BYTES,
             _ => 0,
         }
     }
@@ -252,6 +229,14 @@ pub(crate) enum AccessCall {
     ReadMatched,
     /// Flushes for visibility.
     Flush,
+}
+
+impl AccessCall {
+    /// The level of its completion.
+    pub(crate) fn level(self, with_matches: bool) -> Level {
+        let is_matched = matches!(self, AccessCall::ReadMatched | AccessCall::WriteMatched);
+        if is_matched && with_matches { Level::Match } else { Level::Delivery }
+    }
 }
 
 /// The call that accesses elements.
@@ -314,39 +299,32 @@ pub(crate) fn any_program_of(
     let depths = (select(vec![0, 0, 2, 5]), select(vec![0, 0, 3, 8]));
     let kinds = (prop::bool::weighted(0.7), prop::bool::weighted(0.3));
     let steps = prop::collection::vec(step, 1..60);
-    let orders = (any_order(), any::<bool>(), any_memory_kind());
+    let memory = select([MemoryKind::ALL.to_vec(), vec![MemoryKind::Raw, MemoryKind::Shareable]].concat());
+    let orders = (any_order(), any::<bool>(), memory);
     (any::<u64>(), 2..=3_usize, kinds, depths, any_budget_matches_and_fences(disruption), orders, steps)
-        .prop_map(
-            move |(
+        .prop_map(move |(seed, parties, kinds, depths, waits, orders, steps)| {
+            let (with_data, is_stream) = kinds;
+            let (cq_depth_entries, depth_ops) = depths;
+            let (unexpected_bytes, with_matches, with_fences) = waits;
+            let (order, completes_in_order, memory) = orders;
+            Program {
                 seed,
                 parties,
-                (with_data, is_stream),
-                (cq_depth_entries, depth_ops),
-                waits,
-                orders,
+                with_data,
+                cq_depth_entries,
+                depth_ops,
+                unexpected_bytes,
+                with_matches,
+                with_fences,
+                order,
+                completes_in_order,
+                memory,
+                topology: if is_stream { Topology::Stream } else { Topology::Any },
+                receives_first: false,
+                disruption,
                 steps,
-            )| {
-                let (unexpected_bytes, with_matches, with_fences) = waits;
-                let (order, completes_in_order, memory) = orders;
-                Program {
-                    seed,
-                    parties,
-                    with_data,
-                    cq_depth_entries,
-                    depth_ops,
-                    unexpected_bytes,
-                    with_matches,
-                    with_fences,
-                    order,
-                    completes_in_order,
-                    memory,
-                    topology: if is_stream { Topology::Stream } else { Topology::Any },
-                    receives_first: false,
-                    disruption,
-                    steps,
-                }
-            },
-        )
+            }
+        })
 }
 
 /// Returns any program of two connected endpoints.
@@ -375,49 +353,47 @@ fn any_budget_matches_and_fences(disruption: Disruption) -> BoxedStrategy<(usize
 
 /// Returns any step that sends or receives messages.
 pub(crate) fn any_step_of_messages() -> impl Strategy<Value = Step> {
-    let at = || 0..3_usize;
-    let from = || prop::option::weighted(0.3, 0..3_usize);
-    let fenced = prop::bool::weighted(0.1);
+    let few_messages = prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES];
     prop_oneof![
-        8 => (at(), at(), any_tag(), any_len_bytes(), any_send_call(), fenced).prop_map(
-            |(from, to, tag, len_bytes, call, fenced)| Step::Send { from, to, tag, len_bytes, call, fenced }
-        ),
-        7 => (at(), any_tag_match(), from(), any_len_bytes(), any::<bool>()).prop_map(
-            |(at, tagged, from, len_bytes, in_pieces)| {
-                Step::Receive { at, tagged, from, len_bytes, in_pieces }
+        8 => (any_place(), any_place(), prop::option::of(0..4_u64), any_len_bytes(), any_send_call(), any_fence()).prop_map(
+            |(from, to, tag, len_bytes, call, fenced)| {
+                Step::Send(SendStep { from, to, tag, len_bytes, call, fenced })
             }
         ),
-        3 => (at(), from(), any_buffer_bytes(), 0..100_usize).prop_map(
+        7 => (any_place(), prop::option::of(any_tag_and_mask()), any_source(), any_len_bytes(), any::<bool>()).prop_map(
+            |(at, tagged, from, len_bytes, in_pieces)| {
+                Step::Receive(ReceiveStep { at, tagged, from, len_bytes, in_pieces })
+            }
+        ),
+        3 => (any_place(), any_source(), few_messages, 0..100_usize).prop_map(
             |(at, from, len_bytes, min_free_bytes)| Step::ReceiveMany { at, from, len_bytes, min_free_bytes }
         ),
-        3 => (at(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
-        4 => (at(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
-        1 => (at(), any::<usize>()).prop_map(|(at, which)| Step::Cancel { at, which }),
+        3 => (any_place(), 1..4_usize).prop_map(|(at, rounds)| Step::Drive { at, rounds }),
+        4 => (any_place(), 1..6_usize).prop_map(|(at, count)| Step::Read { at, count }),
+        1 => (any_place(), any::<usize>()).prop_map(|(at, which)| Step::Cancel { at, which }),
     ]
 }
 
 fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
-    let at = || 0..3_usize;
-    let from = || prop::option::weighted(0.3, 0..3_usize);
     let peek_actions = vec![PeekAction::Leave, PeekAction::Claim, PeekAction::Discard];
-    let op_and_fence = (prop::option::of(0..20_usize), prop::bool::weighted(0.1));
+    let op_and_fence = (prop::option::of(0..20_usize), any_fence());
     let usual = prop_oneof![
         26 => any_step_of_messages(),
-        4 => (at(), any_tag_and_mask(), from(), select(peek_actions)).prop_map(
+        4 => (any_place(), any_tag_and_mask(), any_source(), select(peek_actions)).prop_map(
             |(at, tagged, from, then)| Step::Peek { at, tagged, from, then }
         ),
-        2 => (at(), any::<usize>(), any_len_bytes(), prop::bool::weighted(0.3)).prop_map(
+        2 => (any_place(), any::<usize>(), any_len_bytes(), prop::bool::weighted(0.3)).prop_map(
             |(at, which, len_bytes, discards)| Step::Claim { at, which, len_bytes, discards }
         ),
-        7 => (at(), at(), any_region_part(), any_access_call(), prop::bool::weighted(0.1)).prop_map(
-            |(from, to, part, call, fenced)| Step::Access { from, to, part, call, fenced }
+        7 => (any_place(), any_place(), any_region_part(), any_access_call(), any_fence()).prop_map(
+            |(from, to, part, call, fenced)| Step::Access(AccessStep { from, to, part, call, fenced })
         ),
-        9 => (at(), at(), any_elements(), any_elements_call(), op_and_fence).prop_map(
+        9 => (any_place(), any_place(), any_elements(), any_elements_call(), op_and_fence).prop_map(
             |(from, to, (row, part), call, (op, fenced))| {
-                Step::Elements { from, to, row, part, call, op, fenced }
+                Step::Elements(ElementsStep { from, to, row, part, call, op, fenced })
             }
         ),
-        2 => (at(), any_region_part(), prop::bool::weighted(0.3)).prop_map(
+        2 => (any_place(), any_region_part(), prop::bool::weighted(0.3)).prop_map(
             |(at, part, writes)| Step::Touch { at, part, writes }
         ),
     ];
@@ -425,44 +401,41 @@ fn any_step(disruption: Disruption) -> BoxedStrategy<Step> {
         Disruption::None => usual.boxed(),
         Disruption::Closing => prop_oneof![
             60 => usual,
-            2 => at().prop_map(|at| Step::Close { at }),
-            1 => at().prop_map(|at| Step::Reopen { at }),
+            2 => any_place().prop_map(|at| Step::Close { at }),
+            1 => any_place().prop_map(|at| Step::Reopen { at }),
         ]
         .boxed(),
         Disruption::Killing => prop_oneof![
             60 => usual,
-            2 => at().prop_map(|at| Step::Kill { at }),
-            2 => (at(), at()).prop_map(|between| Step::Break { between }),
-            1 => at().prop_map(|at| Step::Reopen { at }),
+            2 => any_place().prop_map(|at| Step::Kill { at }),
+            2 => (any_place(), any_place()).prop_map(|between| Step::Break { between }),
+            1 => any_place().prop_map(|at| Step::Reopen { at }),
         ]
         .boxed(),
     }
 }
 
-fn any_tag() -> impl Strategy<Value = Option<u64>> {
-    prop::option::of(0..4_u64)
+fn any_place() -> Range<usize> {
+    0..3
+}
+
+/// Returns the only source that a receive accepts, or `None` for any source.
+fn any_source() -> impl Strategy<Value = Option<usize>> {
+    prop::option::weighted(0.3, any_place())
+}
+
+fn any_fence() -> impl Strategy<Value = bool> {
+    prop::bool::weighted(0.1)
 }
 
 /// Returns the tag of a receive and a mask of the bits that it ignores. Many masks ignore some bits in use.
-fn any_tag_match() -> impl Strategy<Value = Option<(u64, u64)>> {
-    prop::option::of(any_tag_and_mask())
-}
-
 fn any_tag_and_mask() -> impl Strategy<Value = (u64, u64)> {
     (0..4_u64, select(vec![0, 0, 1, 2, 3]))
 }
 
 fn any_send_call() -> impl Strategy<Value = SendCall> {
-    select(vec![
-        SendCall::Plain,
-        SendCall::Plain,
-        SendCall::InPieces,
-        SendCall::Inject,
-        SendCall::Transmit,
-        SendCall::Delivery,
-        SendCall::Match,
-        SendCall::Match,
-    ])
+    use SendCall::{Delivery, InPieces, Inject, Match, Plain, Transmit};
+    select(vec![Plain, Plain, InPieces, Inject, Transmit, Delivery, Match, Match])
 }
 
 /// Returns all orders, none, or a random choice.
@@ -474,27 +447,14 @@ fn any_order() -> impl Strategy<Value = Order> {
     ]
 }
 
-fn any_memory_kind() -> impl Strategy<Value = MemoryKind> {
-    select([MemoryKind::ALL.to_vec(), vec![MemoryKind::Raw, MemoryKind::Shareable]].concat())
-}
-
 /// Returns a part of a region, from few offsets, so that accesses overlap.
 fn any_region_part() -> impl Strategy<Value = (usize, usize)> {
     (select(vec![0, 0, 8, 100, 3001, 20_000, 50_000]), any_len_bytes())
 }
 
 fn any_access_call() -> impl Strategy<Value = AccessCall> {
-    select(vec![
-        AccessCall::Write,
-        AccessCall::Write,
-        AccessCall::WriteData,
-        AccessCall::InjectWrite,
-        AccessCall::WriteMatched,
-        AccessCall::Flush,
-        AccessCall::Read,
-        AccessCall::Read,
-        AccessCall::ReadMatched,
-    ])
+    use AccessCall::{Flush, InjectWrite, Read, ReadMatched, Write, WriteData, WriteMatched};
+    select(vec![Write, Write, WriteData, InjectWrite, WriteMatched, Flush, Read, Read, ReadMatched])
 }
 
 /// Returns a row and a part of it, from few choices, so that accesses overlap.
@@ -505,19 +465,8 @@ fn any_elements() -> impl Strategy<Value = (usize, (usize, usize))> {
 }
 
 fn any_elements_call() -> impl Strategy<Value = ElementsCall> {
-    select(vec![
-        ElementsCall::Base,
-        ElementsCall::Base,
-        ElementsCall::Inject,
-        ElementsCall::Fetch,
-        ElementsCall::Fetch,
-        ElementsCall::Fetch,
-        ElementsCall::Compare,
-        ElementsCall::Compare,
-        ElementsCall::Read,
-        ElementsCall::ReadAll,
-        ElementsCall::Write,
-    ])
+    use ElementsCall::{Base, Compare, Fetch, Inject, Read, ReadAll, Write};
+    select(vec![Base, Base, Inject, Fetch, Fetch, Fetch, Compare, Compare, Read, ReadAll, Write])
 }
 
 /// Returns mostly short lengths, often around a limit between protocols.
@@ -530,9 +479,4 @@ fn any_len_bytes() -> impl Strategy<Value = usize> {
         2 => 60_000..100_000_usize,
         1 => 250_000..LEN_MAX_BYTES,
     ]
-}
-
-/// Returns a length with room for a few messages.
-fn any_buffer_bytes() -> impl Strategy<Value = usize> {
-    prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES]
 }

@@ -5,14 +5,14 @@ use homespun::{FabricAddress, Tag};
 use homespun_engine::loopback::Network;
 
 use crate::Deadline;
-use crate::model::history::{ClaimOp, History, Operation, PeekEnd, PeekOp, ReceiveEnd, SendOp};
-use crate::model::program::LEN_MAX_BYTES;
+use crate::model::history::{ClaimOp, History, Operation, PeekEnd, PeekOp, Post, ReceiveEnd, SendOp};
+use crate::model::program::{LEN_MAX_BYTES, ReceiveStep};
 use crate::model::run::{Runner, expect_accepted_or_full};
 
 /// The bit that distinguishes the test's messages from the program's.
 const RUNNERS_TAG: u64 = 1 << 63;
 
-/// The first context of the test's own operations. The program's operations have smaller contexts.
+/// The context of the test's own sends. The program's operations have smaller contexts.
 pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
 /// After this many rounds without an event, the test expects no more events. The loopback network delays
@@ -20,15 +20,6 @@ pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 const SILENT_ROUNDS: usize = 40;
 
 impl Runner<'_> {
-    fn next_own_context(&mut self) -> u64 {
-        self.next_own += 1;
-        self.next_own
-    }
-
-    pub(crate) fn record_own_send_end(&mut self, context: u64) {
-        assert!(self.own_pending.remove(&context), "the runner's send {context:#x} ended again");
-    }
-
     /// Waits until every send has ended and every message was received or lost.
     ///
     /// Each endpoint sends a last message to every place. When a last message has completed or failed, no
@@ -50,12 +41,11 @@ impl Runner<'_> {
                 if self.parties[from].is_none() || !reaches {
                     continue;
                 }
-                let context = self.next_own_context();
-                self.own_pending.insert(context);
+                self.own_pending += 1;
                 let last = SendMsg {
                     to: FabricAddress(to as u64),
                     tag: Some(Tag(RUNNERS_TAG)),
-                    context,
+                    context: RUNNERS_CONTEXT,
                     // These messages complete after earlier injected messages have arrived.
                     flags: self.offer.last_message_flags(),
                     ..SendMsg::default()
@@ -79,16 +69,12 @@ impl Runner<'_> {
             let before = self.events;
             self.read_all();
             self.post_drain_receives();
-            // No queue of this run drives the listener of a connection.
-            let network_is_quiet =
-                self.history.is_connected || self.net.network.as_ref().is_none_or(Network::is_quiet);
+            self.sides.iter().flatten().for_each(|side| while side.poll_event().is_some() {});
+            let network_is_quiet = self.net.network.as_ref().is_none_or(Network::is_quiet);
             if self.events > before {
                 deadline = Deadline::new();
                 silent_rounds = 0;
-            } else if network_is_quiet
-                && self.own_pending.is_empty()
-                && self.unfinished_operations().is_empty()
-            {
+            } else if network_is_quiet && self.own_pending == 0 && self.unfinished_operations().is_empty() {
                 silent_rounds += 1;
             } else {
                 silent_rounds = 0;
@@ -118,7 +104,8 @@ impl Runner<'_> {
                 if is_posted {
                     continue;
                 }
-                if self.post_receive(place, tagged, None, LEN_MAX_BYTES, false) {
+                let (at, len_bytes) = (place, LEN_MAX_BYTES);
+                if self.post_receive(ReceiveStep { at, tagged, from: None, len_bytes, in_pieces: false }) {
                     self.drains.insert(self.history.receives.len() - 1);
                 } else {
                     self.cancel_last_open_receive(place);
@@ -147,29 +134,30 @@ impl Runner<'_> {
 
     fn describe_unfinished(&self, network_is_quiet: bool) -> String {
         let network = if network_is_quiet { "quiet" } else { "busy" };
-        let (unfinished, own) = (self.unfinished_operations(), &self.own_pending);
-        format!("the end of {unfinished:?} and the runner's own {own:?}; the network is {network}")
+        let (unfinished, own) = (self.unfinished_operations(), self.own_pending);
+        format!("the end of {unfinished:?} and of {own} sends of the runner's own; the network is {network}")
     }
 
     /// Describes the operations that have not ended.
     fn unfinished_operations(&self) -> Vec<String> {
         let History { sends, peeks, accesses, .. } = &self.history;
-        let sends = sends.iter().filter(|send| self.is_send_unfinished(send)).map(|send| format!("{send:?}"));
+        let sends = sends.iter().filter(|send| self.is_unfinished(&send.post));
         let peeks = peeks.iter().filter(|peek| self.is_peek_unfinished(peek)).map(|peek| format!("{peek:?}"));
-        let accesses = accesses.iter().filter(|access| self.is_access_unfinished(access));
+        let accesses = accesses.iter().filter(|access| self.is_unfinished(&access.post));
+        let sends = sends.map(|send| format!("{send:?}"));
         sends.chain(peeks).chain(accesses.map(|access| format!("{access:?}"))).collect()
     }
 
-    fn is_send_unfinished(&self, send: &SendOp) -> bool {
-        let may_wait = self.history.may_wait_forever_for(send.to);
-        !send.injected && send.ended.is_none() && self.history.is_alive(send.from) && !may_wait
+    fn is_unfinished(&self, post: &Post) -> bool {
+        let may_wait = post.injected || self.history.may_wait_forever_for(post.to);
+        post.ended.is_none() && self.history.is_alive(post.by) && !may_wait
     }
 
     fn is_peek_unfinished(&self, peek: &PeekOp) -> bool {
         let is_claim_open =
             matches!(peek.claim, Some(ClaimOp { ended: None, .. })) || peek.has_unreceived_claim();
         let may_wait = matches!(peek.ended, Some(PeekEnd::Found(message))
-            if self.history.may_wait_forever_for(self.history.sends[message].from.place));
+            if self.history.may_wait_forever_for(self.history.sends[message].post.by.place));
         (peek.ended.is_none() || is_claim_open && !may_wait) && self.history.is_alive(peek.at)
     }
 
@@ -192,13 +180,16 @@ impl Runner<'_> {
     /// Cancels all posted receives. No message is arriving any more, so each cancel must succeed, except of a
     /// receive that may wait for the rest of a message of a killed endpoint.
     pub(crate) fn cancel_remaining_receives(&mut self) {
-        if (0..self.parties.len()).any(|place| self.history.may_wait_forever_for(place)) {
-            return;
-        }
         let deadline = Deadline::new();
         for receive in 0..self.history.receives.len() {
             let posted = &self.history.receives[receive];
-            if !self.history.is_alive(posted.at) || posted.ended.is_some() {
+            let may_hold = |send: &SendOp| {
+                send.taker.is_none()
+                    && self.history.may_wait_forever_for(send.post.by.place)
+                    && posted.accepts(send)
+            };
+            let may_be_stuck = self.history.sends.iter().any(may_hold);
+            if !self.history.is_alive(posted.at) || posted.ended.is_some() || may_be_stuck {
                 continue;
             }
             assert!(!posted.too_late_to_cancel, "receive {receive} could not be cancelled, and never ended");

@@ -4,26 +4,28 @@ use std::collections::BTreeSet;
 use std::{mem, thread};
 
 use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{Caps, CompletionFlags, OpFlags};
-use homespun::{
-    Address, Again, Buffer, Completion, CompletionError, Errno, Error, FabricAddress, OperationError,
-    ReadError, Tag,
-};
+use homespun::flags::{Caps, CompletionFlags};
+use homespun::{Address, Again, Buffer, Error, FabricAddress, OperationError, Tag};
 
+use crate::connecting::Side;
 use crate::model::accesses::plain_part;
 use crate::model::connected::open_connected_parties;
 use crate::model::ends::EVERY_END;
-use crate::model::history::{Access, AccessOp, End, Event, History, Incarnation, Operation, ReceiveEnd};
+use crate::model::history::{
+    Access, BufferOp, End, Event, History, Incarnation, Level, Operation, Post, ReceiveEnd,
+};
 use crate::model::offer::Offer;
-use crate::model::program::{Disruption, Program, SendCall, Step, Topology};
+use crate::model::program::{
+    AccessStep, Disruption, ElementsStep, Program, ReceiveStep, SendCall, SendStep, Step, Topology,
+};
+use crate::model::receives::{IDENTITY_BYTES, Told, record_receive_entry};
 use crate::model::rest::RUNNERS_CONTEXT;
-use crate::payload::{marked_buffers, payload, received_bytes, split_unevenly};
-use crate::{Ended, Net, Party, Region, Setup};
-
-/// The least length of a message that has no remote data: the message itself contains its identity.
-const IDENTITY_BYTES: usize = 8;
+use crate::payload::{marked_buffer, marked_buffers, payload, split_unevenly};
+use crate::{Deadline, Ended, Net, Party, Region, Setup};
 
 pub(crate) struct Runner<'a> {
+    /// The sides of the connection, if there is one.
+    pub(crate) sides: Option<[Side; 2]>,
     pub(crate) net: &'a Net,
     pub(crate) offer: &'a Offer,
     pub(crate) program: &'a Program,
@@ -40,9 +42,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) injected: Vec<usize>,
     /// The contexts of operations whose cancel was accepted, if that promises nothing (`fi_cancel(3)`).
     pub(crate) asked_to_cancel: BTreeSet<u64>,
-    /// The contexts of the test's own outstanding sends.
-    pub(crate) own_pending: BTreeSet<u64>,
-    pub(crate) next_own: u64,
+    /// The number of the test's own outstanding sends.
+    pub(crate) own_pending: usize,
     /// The number of events so far.
     pub(crate) events: usize,
 }
@@ -50,7 +51,7 @@ pub(crate) struct Runner<'a> {
 pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> History {
     let setup = party_setup(program);
     let is_connected = program.topology == Topology::Connected;
-    let (_sides, parties) = if is_connected {
+    let (sides, parties) = if is_connected {
         let (sides, parties) = open_connected_parties(net, &setup);
         (Some(sides), parties)
     } else {
@@ -65,6 +66,7 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
     history.breaks_links = net.network.is_some() && program.disruption == Disruption::Killing;
     history.may_wait_for_killed = !offer.is_homespun;
     let mut runner = Runner {
+        sides,
         net,
         offer,
         program,
@@ -75,18 +77,15 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
         history,
         drains: BTreeSet::new(),
         asked_to_cancel: BTreeSet::new(),
-        own_pending: BTreeSet::new(),
-        next_own: RUNNERS_CONTEXT,
+        own_pending: 0,
         events: 0,
     };
     let has_regions = offer.caps.contains(Caps::RMA);
-    runner.regions = (0..)
-        .zip(&runner.parties)
-        .map(|(at, party)| {
-            let party = party.as_ref().filter(|_| has_regions);
-            party.map(|party| runner.open_region(party, at))
-        })
-        .collect();
+    let region_of = |at: usize| {
+        let party = runner.parties[at].as_ref().filter(|_| has_regions)?;
+        Some(runner.open_region(party, at))
+    };
+    runner.regions = (0..program.parties).map(region_of).collect();
     let is_first = |step: &&Step| program.receives_first && step.is_receive();
     let (first, later): (Vec<&Step>, Vec<&Step>) = program.steps.iter().partition(is_first);
     first.into_iter().for_each(|step| runner.run_step(step));
@@ -123,13 +122,14 @@ impl Runner<'_> {
     fn run_step(&mut self, step: &Step) {
         let (count, is_stream) = (self.parties.len(), self.program.topology == Topology::Stream);
         match *step {
-            Step::Send { from, to, tag, len_bytes, call, fenced } => {
-                let (from, to) = self.ends_of_operation(from, to);
-                self.send(from, to, tag.filter(|_| !is_stream), len_bytes, call, fenced);
+            Step::Send(step) => {
+                let (from, to) = self.ends_of_operation(step.from, step.to);
+                self.send(SendStep { from, to, tag: step.tag.filter(|_| !is_stream), ..step });
             }
-            Step::Receive { at, tagged, from, len_bytes, in_pieces } => {
-                let (at, from) = self.receiver_and_source(at, from);
-                self.post_receive(at, tagged.filter(|_| !is_stream), from, len_bytes, in_pieces);
+            Step::Receive(step) => {
+                let (at, from) = self.receiver_and_source(step.at, step.from);
+                let tagged = step.tagged.filter(|_| !is_stream);
+                self.post_receive(ReceiveStep { at, from, tagged, ..step });
             }
             Step::ReceiveMany { at, from, len_bytes, min_free_bytes } => {
                 let (at, from) = self.receiver_and_source(at, from);
@@ -145,13 +145,13 @@ impl Runner<'_> {
                     self.post_claim(claiming[which % claiming.len()], len_bytes, discards);
                 }
             }
-            Step::Access { from, to, part, call, fenced } => {
-                let (from, to) = self.ends_of_operation(from, to);
-                self.post_access(from, to, plain_part(part), call, fenced);
+            Step::Access(step) => {
+                let (from, to) = self.ends_of_operation(step.from, step.to);
+                self.post_access(AccessStep { from, to, part: plain_part(step.part), ..step });
             }
-            Step::Elements { from, to, .. } => {
-                let (from, to) = self.ends_of_operation(from, to);
-                self.post_elements_access(from, to, step);
+            Step::Elements(step) => {
+                let (from, to) = self.ends_of_operation(step.from, step.to);
+                self.post_elements_access(ElementsStep { from, to, ..step });
             }
             Step::Touch { at, part, writes } => {
                 let access = if writes { Access::Write } else { Access::Read };
@@ -207,79 +207,87 @@ impl Runner<'_> {
         Told { history: &self.history, offer: self.offer, with_data: self.program.with_data }
     }
 
+    fn post_multi_receive_buffer(
+        &mut self,
+        at: usize,
+        from: Option<usize>,
+        len_bytes: usize,
+        min_free_bytes: usize,
+    ) {
+        let Some(party) = &self.parties[at] else { return };
+        let buffer = marked_buffer(self.raise_to_min_len(len_bytes));
+        let len_bytes = buffer.len();
+        let context = Operation::Receive(self.history.receives.len()).context();
+        party.endpoint.set_min_multi_recv_bytes(min_free_bytes);
+        if expect_accepted_or_full(party.endpoint.recv_multi(buffer, source_address(from), context)) {
+            let at = self.history.incarnation_at(at);
+            let buffer = BufferOp { min_free_bytes, took: Vec::new(), has_lost: false };
+            self.history.post_receive(at, None, from, len_bytes).buffer = Some(buffer);
+        }
+    }
+
     /// Raises a length to the least length of messages and buffers.
     pub(crate) fn raise_to_min_len(&self, len_bytes: usize) -> usize {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
-    fn send(
-        &mut self,
-        from: usize,
-        to: usize,
-        tag: Option<u64>,
-        len_bytes: usize,
-        call: SendCall,
+    /// Returns the most bytes of an operation: an injected one is cut to the inject size.
+    pub(crate) fn most_bytes(&self, party: &Party, injected: bool) -> usize {
+        if injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX }
+    }
+
+    /// Returns the post of an operation, whose fence counts only where the program has fences.
+    pub(crate) fn make_post(
+        &self,
+        (from, to): (usize, usize),
+        level: Level,
         fenced: bool,
-    ) {
+        injected: bool,
+    ) -> Post {
+        let fenced = fenced && self.program.with_fences && !injected;
+        Post { by: self.history.incarnation_at(from), to, level, fenced, injected, ..Post::default() }
+    }
+
+    fn send(&mut self, SendStep { from, to, tag, len_bytes, call, fenced }: SendStep) {
         let Some(party) = &self.parties[from] else { return };
         if self.history.may_wait_forever_for(to) {
             return;
         }
-        let mut len_bytes = self.raise_to_min_len(len_bytes);
         let injected = call == SendCall::Inject;
-        if injected {
-            len_bytes = len_bytes.min(party.endpoint.info().tx.inject_size_bytes);
-        }
+        let post = self.make_post((from, to), call.level(self.program.with_matches), fenced, injected);
+        let len_bytes = self.raise_to_min_len(len_bytes).min(self.most_bytes(party, injected));
         let identity = self.history.sends.len();
-        let context = Operation::Send(identity).context();
         let data = self.program.with_data.then_some(identity as u64);
         let message = payload(identity as u64, len_bytes);
-        let to_address = FabricAddress(to as u64);
-        let buffers =
-            if call == SendCall::InPieces { split_unevenly(&message, 3) } else { vec![message.clone()] };
-        let level = call.level(self.program.with_matches);
-        let mut flags = level.flags();
-        let fenced = fenced && self.program.with_fences && !injected;
-        flags.set(OpFlags::FENCE, fenced);
+        let peer = FabricAddress(to as u64);
         let accepted = if injected {
-            party.endpoint.inject(&message, to_address, tag.map(Tag), data)
+            party.endpoint.inject(&message, peer, tag.map(Tag), data)
         } else {
             party.endpoint.sendmsg(SendMsg {
-                buffers,
-                to: to_address,
+                buffers: split_unevenly(&message, if call == SendCall::InPieces { 3 } else { 1 }),
+                to: peer,
                 tag: tag.map(Tag),
                 data,
-                context,
-                flags,
+                context: Operation::Send(identity).context(),
+                flags: post.flags(),
             })
         };
-        if !expect_accepted_or_full(accepted) {
-            return;
+        if expect_accepted_or_full(accepted) {
+            self.injected[from] += usize::from(injected);
+            self.history.post_send(post, tag, len_bytes);
         }
-        self.injected[from] += usize::from(injected);
-        let from = self.history.incarnation_at(from);
-        let send = self.history.post_send((from, to), tag, len_bytes, level);
-        (send.fenced, send.injected) = (fenced, injected);
     }
 
     /// Posts a receive. Returns false if there was no room for it.
-    pub(crate) fn post_receive(
-        &mut self,
-        at: usize,
-        tagged: Option<(u64, u64)>,
-        from: Option<usize>,
-        len_bytes: usize,
-        in_pieces: bool,
-    ) -> bool {
-        let Some(party) = &self.parties[at] else { return true };
-        let len_bytes = self.raise_to_min_len(len_bytes);
+    pub(crate) fn post_receive(&mut self, step: ReceiveStep) -> bool {
+        let Some(party) = &self.parties[step.at] else { return true };
+        let step = ReceiveStep { len_bytes: self.raise_to_min_len(step.len_bytes), ..step };
         let context = Operation::Receive(self.history.receives.len()).context();
-        let receive = make_receive(tagged, from, len_bytes, in_pieces, context);
-        if !expect_accepted_or_full(party.endpoint.recvmsg(receive)) {
+        if !expect_accepted_or_full(party.endpoint.recvmsg(make_receive(step, context))) {
             return false;
         }
-        let at = self.history.incarnation_at(at);
-        self.history.post_receive(at, tagged, len_bytes).from = from;
+        let at = self.history.incarnation_at(step.at);
+        self.history.post_receive(at, step.tagged, step.from, step.len_bytes);
         true
     }
 
@@ -287,20 +295,22 @@ impl Runner<'_> {
         let Some(party) = &self.parties[at] else { return };
         let History { sends, receives, peeks, accesses, .. } = &self.history;
         let who = self.history.incarnation_at(at);
-        let is_posted =
-            |access: &AccessOp| access.by == who && !access.injected && !access.is_direct_by_owner();
-        let accesses = (0..accesses.len()).filter(|&access| is_posted(&accesses[access]));
-        let sends = (0..sends.len()).filter(|&send| sends[send].from == who && !sends[send].injected);
-        let receives = (0..receives.len()).filter(|&receive| receives[receive].at == who);
-        // A peek is listed, too: the receive of its claimed message has the same context. Each cancel with
-        // this context must fail.
-        let peeks = (0..peeks.len()).filter(|&peek| peeks[peek].at == who);
-        let posted: Vec<Operation> = sends
+        let is_own = |operation: &Operation| match *operation {
+            Operation::Receive(receive) => receives[receive].at == who,
+            // The receive of the peek's claimed message has the same context. Each cancel with this context
+            // must fail.
+            Operation::Peek(peek) => peeks[peek].at == who,
+            _ => self
+                .history
+                .post_of(*operation)
+                .is_some_and(|post| post.by == who && !post.injected && !post.is_direct_by_owner()),
+        };
+        let posted = (0..sends.len())
             .map(Operation::Send)
-            .chain(receives.map(Operation::Receive))
-            .chain(peeks.map(Operation::Peek))
-            .chain(accesses.map(Operation::Access))
-            .collect();
+            .chain((0..receives.len()).map(Operation::Receive))
+            .chain((0..peeks.len()).map(Operation::Peek))
+            .chain((0..accesses.len()).map(Operation::Access));
+        let posted: Vec<Operation> = posted.filter(is_own).collect();
         if posted.is_empty() {
             return;
         }
@@ -327,16 +337,10 @@ impl Runner<'_> {
         let cq = party.cq.clone();
         drop(party);
         // Entries of earlier completions can still be read.
-        loop {
-            match cq.read_from() {
-                Ok(Some(completed)) => self.record_entry(at, Ok(completed)),
-                Ok(None) => break,
-                Err(ReadError::ErrorAvailable) => {
-                    let failed = cq.read_error().unwrap().expect("an error was announced");
-                    self.record_entry(at, Err(failed));
-                }
-                Err(error) => panic!("{error}"),
-            }
+        let deadline = Deadline::new();
+        while let Some(ended) = cq.poll_completion() {
+            self.record_entry(at, ended);
+            deadline.yield_or_panic("the last entry of a closed endpoint");
         }
         self.history.record_endpoint_end(at, End::Closed);
         self.regions[at] = None;
@@ -387,8 +391,9 @@ impl Runner<'_> {
             Ok((completion, _)) => completion.context,
             Err(failed) => failed.completion.context,
         };
-        if context >= RUNNERS_CONTEXT {
-            return self.record_own_send_end(context);
+        if context == RUNNERS_CONTEXT {
+            self.own_pending = self.own_pending.checked_sub(1).expect("one of the runner's own sends");
+            return;
         }
         let was_cancelled = matches!(&ended, Err(failed) if failed.error == OperationError::Cancelled);
         if was_cancelled && self.asked_to_cancel.remove(&context) {
@@ -425,125 +430,24 @@ impl Runner<'_> {
     fn record_send_end(&mut self, who: Incarnation, identity: usize, ended: Ended) {
         let now = self.history.record(Event::Ended(Operation::Send(identity)));
         let send = self.history.sends.get_mut(identity).expect("a send that was posted");
-        assert_eq!(send.from, who, "the send of another endpoint");
+        assert_eq!(send.post.by, who, "the send of another endpoint");
         let kind = if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
-        let (completion, result) = match ended {
-            Ok((completion, source)) => {
-                assert!(source == FabricAddress::UNSPECIFIED || !self.offer.is_homespun);
-                (completion, Ok(()))
-            }
-            Err(CompletionError { completion, error, .. }) => (completion, Err(error.errno())),
-        };
+        let (completion, result) = self.offer.split_transmit_end(ended);
         self.offer.check_flags(&completion, CompletionFlags::SEND | kind);
         self.offer.check_transmit_fields(&completion, 0);
         let Buffer::SentVector(sent) = completion.buffer else { panic!("sendmsg takes and gives a vector") };
         assert!(sent.concat() == payload(identity as u64, send.len_bytes), "another buffer comes back");
-        send.ended_at = now;
-        let before = send.ended.replace(result);
-        assert_eq!(before, None, "send {identity} ended again, with {result:?}");
+        send.post.end(result.map_err(|error| error.errno()), now);
     }
 
     fn record_receive_end(&mut self, who: Incarnation, receive: usize, ended: &Ended) {
         let Some(posted) = self.history.receives.get(receive) else { panic!("receive {receive} is unknown") };
         let is_first = (posted.at, posted.ended) == (who, None);
         assert!(is_first, "{EVERY_END} is violated: receive {receive} ended again, with {ended:?}");
-        if posted.buffer.is_some() {
-            return self.record_buffer_entry(who, receive, ended);
-        }
-        let end = match self.told().check_received_message(who.place, posted.len_bytes, ended) {
-            Ok(message) => {
-                self.history.record_taken(receive, message);
-                ReceiveEnd::Took(message)
-            }
-            Err(OperationError::Cancelled) => ReceiveEnd::Cancelled,
-            Err(error) => ReceiveEnd::Broken(expect_lost_sender_errno(&error)),
-        };
-        if !matches!(end, ReceiveEnd::Took(_)) {
-            self.history.record(Event::Ended(Operation::Receive(receive)));
-        }
-        self.history.receives[receive].ended = Some(end);
-    }
-}
-
-/// What the completions of messages tell.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Told<'a> {
-    pub(crate) history: &'a History,
-    pub(crate) offer: &'a Offer,
-    /// Whether messages carry their identity as remote data.
-    pub(crate) with_data: bool,
-}
-
-impl Told<'_> {
-    /// Checks the end of a receive. Returns the identity of the received message, or the error.
-    pub(crate) fn check_received_message(
-        self,
-        at: usize,
-        room_bytes: usize,
-        ended: &Ended,
-    ) -> Result<usize, OperationError> {
-        let (completion, source, overflow_bytes) = match ended {
-            Ok((completion, source)) => (completion, *source, 0),
-            Err(failed) => match failed.error {
-                OperationError::Truncated { overflow_bytes } => {
-                    assert!(overflow_bytes > 0 || !self.offer.is_homespun);
-                    (&failed.completion, failed.source, overflow_bytes)
-                }
-                ref error => return Err(error.clone()),
-            },
-        };
-        let bytes = received_bytes(&completion.buffer);
-        let identity = if self.with_data {
-            completion.data
-        } else {
-            u64::from_le_bytes(bytes[..IDENTITY_BYTES].try_into().expect("that many bytes"))
-        };
-        let identity = usize::try_from(identity).expect("a small number");
-        let len_bytes = self.check_completion_fields(at, identity, completion, source);
-        // The semantic tests say which fields another provider fills in where it cuts a message off.
-        if self.offer.is_homespun || len_bytes <= room_bytes {
-            assert_eq!(completion.len_bytes, len_bytes.min(room_bytes));
-            assert_eq!(overflow_bytes, (len_bytes - completion.len_bytes) as u64);
-        }
-        assert!(bytes.len() == completion.len_bytes || !self.offer.is_homespun, "{completion:?}");
-        assert!(bytes == payload(identity as u64, bytes.len()), "message {identity} has other bytes");
-        Ok(identity)
-    }
-
-    /// Checks the fields of a received message's completion. Returns the length that was sent.
-    pub(crate) fn check_completion_fields(
-        self,
-        at: usize,
-        identity: usize,
-        completion: &Completion,
-        source: FabricAddress,
-    ) -> usize {
-        let with_data = self.with_data;
-        let send =
-            self.history.sends.get(identity).unwrap_or_else(|| panic!("{completion:?} was never sent"));
-        let mut flags = CompletionFlags::RECV;
-        flags |= if send.tag.is_some() { CompletionFlags::TAGGED } else { CompletionFlags::MSG };
-        flags.set(CompletionFlags::REMOTE_CQ_DATA, with_data);
-        self.offer.check_flags(completion, flags);
-        if self.offer.is_homespun || send.tag.is_some() {
-            assert_eq!(completion.tag, send.tag.unwrap_or(0));
-        }
-        if self.offer.is_homespun || with_data {
-            assert_eq!(completion.data, if with_data { identity as u64 } else { 0 });
-        }
-        assert_eq!(send.to, at, "message {identity} was for another endpoint");
-        if self.offer.caps.contains(Caps::SOURCE) {
-            assert_eq!(source, self.history.source_of(send.from.place));
-        }
-        send.len_bytes
-    }
-}
-
-/// Returns the errno of a receive that lost its sender. Panics for any other error.
-pub(crate) fn expect_lost_sender_errno(error: &OperationError) -> Errno {
-    match error {
-        OperationError::Fault | OperationError::Link(_) => error.errno(),
-        other => panic!("a receive failed: {other}"),
+        let (at, with_data) = (who.place, self.program.with_data);
+        let end = record_receive_entry(&mut self.history, self.offer, with_data, at, receive, ended);
+        let is_over = self.history.receives[receive].ended.is_some();
+        assert!(is_over || end != ReceiveEnd::Cancelled, "it takes no more: {ended:?}");
     }
 }
 
@@ -564,17 +468,11 @@ pub(crate) fn close_while_driving<T: Send>(net: &Net, endpoints: T) {
 }
 
 /// Makes a receive.
-pub(crate) fn make_receive(
-    tagged: Option<(u64, u64)>,
-    from: Option<usize>,
-    len_bytes: usize,
-    in_pieces: bool,
-    context: u64,
-) -> RecvMsg {
+pub(crate) fn make_receive(step: ReceiveStep, context: u64) -> RecvMsg {
     RecvMsg {
-        buffers: marked_buffers(len_bytes, if in_pieces { 3 } else { 1 }),
-        from: source_address(from),
-        tagged: tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
+        buffers: marked_buffers(step.len_bytes, if step.in_pieces { 3 } else { 1 }),
+        from: source_address(step.from),
+        tagged: step.tagged.map(|(tag, ignore)| Tag(tag).ignoring(ignore)),
         context,
         ..RecvMsg::default()
     }

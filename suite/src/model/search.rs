@@ -60,13 +60,7 @@ impl Search<'_> {
 
     /// Runs a program.
     pub fn run_program(&self, program: &Program) -> Outcome {
-        let transport = match self.transport {
-            TransportKind::Loopback { faults, .. } => {
-                TransportKind::Loopback { seed: program.seed(), faults: faults.clone() }
-            }
-            transport => transport.clone(),
-        };
-        Outcome::of(|| run_and_check(self.turns, &transport, &self.offer, program))
+        Outcome::of(|| run_and_check(self.turns, self.transport, &self.offer, program))
     }
 
     fn tree(&self, number: u64) -> impl ValueTree<Value = Program> + use<> {

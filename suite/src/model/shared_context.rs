@@ -7,7 +7,6 @@
 
 mod check;
 mod ending;
-mod fixture;
 mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 
-use crate::model::history::{Arrived, History, ReceiveOp, SendOp};
+use crate::model::history::{History, Operation, ReceiveOp, SendOp};
 use crate::model::program::{self, Disruption, Step};
 use crate::model::time_limit::run_with_time_limit;
 use crate::{Net, TransportKind, Turns};
@@ -23,21 +22,22 @@ use crate::{Net, TransportKind, Turns};
 /// A program for endpoints that share a receive context, and for peers that send to them.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The steps. A receive is one of the context, each `from` is a peer, and every other place a member.
-    common: program::Program,
+    /// The seed of the loopback network's faults.
+    seed: u64,
+    /// The depth of every completion queue; 0 for the default.
+    cq_depth_entries: usize,
+    /// The depth of the context; 0 for the default.
+    depth_ops: usize,
+    /// The budget of the context for unexpected messages; 0 for the default.
+    unexpected_bytes: usize,
     /// Whether each member has a connection, with a peer of its own.
     connected: bool,
     /// The number of endpoints that receive from the context.
     members: usize,
     /// How many endpoints send to the members, if there are no connections.
     peers: usize,
-}
-
-impl Program {
-    /// The seed of the loopback network's faults.
-    pub fn seed(&self) -> u64 {
-        self.common.seed()
-    }
+    /// The steps. A receive is one of the context, each `from` is a peer, and every other place a member.
+    steps: Vec<Step>,
 }
 
 /// Returns a program of members with connections, or without. If it has disruptions, members leave, and links
@@ -56,22 +56,17 @@ pub fn any_program_of_kind(connected: bool, is_disrupted: bool) -> impl Strategy
         2 * weight => (at(), at()).prop_map(|between| Step::Break { between }),
     ];
     let common = program::any_program_of(step, Disruption::Killing);
-    (common, 1..=3_usize, 1..=2_usize).prop_map(move |(common, members, peers)| Program {
-        common,
-        connected,
-        members,
-        peers,
+    (common, 1..=3_usize, 1..=2_usize).prop_map(move |(common, members, peers)| {
+        let program::Program { seed, cq_depth_entries, depth_ops, unexpected_bytes, steps, .. } = common;
+        Program { seed, cq_depth_entries, depth_ops, unexpected_bytes, connected, members, peers, steps }
     })
 }
 
-/// Runs a program over a new network of this kind. Panics unless the model explains its history.
-pub fn run_and_check(turns: Turns, transport: &TransportKind, program: &Program) {
-    run_and_check_with_faults(None, &Net::new(transport, turns), program);
-}
-
-/// As [`run_and_check`], over this network. `faults`, if given, are its faults during the steps.
-pub fn run_and_check_with_faults(faults: Option<Faults>, net: &Net, program: &Program) {
-    let observed = run_with_time_limit(program, || run::run_program(net, program, faults));
+/// Runs a program over a new network of this kind. Panics unless the model explains its history. `faults`, if
+/// given, are the faults of a loopback network during the steps.
+pub fn run_and_check(turns: Turns, transport: &TransportKind, faults: Option<&Faults>, program: &Program) {
+    let net = Net::new(&transport.with_seed(program.seed), turns);
+    let observed = run_with_time_limit(program, || run::run_program(&net, program, faults));
     check::check_history(&observed, program.connected);
 }
 
@@ -110,14 +105,14 @@ impl Observed {
         self.left.iter().any(|(left, _)| *left == member)
     }
 
-    /// Whether messages from a peer to a member may be lost although the member has not left.
-    fn can_lose_messages(&self, from: usize, to: usize) -> bool {
-        self.is_violent || self.ended_links.contains_key(&(from, to))
+    /// Whether a message may be lost although its member has not left.
+    fn can_lose(&self, send: &SendOp) -> bool {
+        self.is_violent || self.ended_links.contains_key(&link_of(send))
     }
 
     /// Whether a message must be received, since no event can have lost it.
     fn is_certain_to_arrive(&self, send: &SendOp) -> bool {
-        !send.has_failed() && !self.has_left(send.to) && !self.can_lose_messages(send.from.place, send.to)
+        !send.post.has_failed() && !self.has_left(send.post.to) && !self.can_lose(send)
     }
 
     fn has_ended(&self, receive: usize) -> bool {
@@ -127,9 +122,9 @@ impl Observed {
     /// Returns each received message, the receive that matched it, and the time at which the completion was
     /// read.
     fn taken_messages(&self) -> impl Iterator<Item = (usize, &SendOp, usize, u64)> {
-        self.history.sends.iter().enumerate().filter_map(|(number, send)| match send.arrived? {
-            Arrived::Received(receive) => Some((number, send, receive, send.seen_at?)),
-            Arrived::Claimed(_) | Arrived::Discarded(_) => None,
+        self.history.sends.iter().enumerate().filter_map(|(number, send)| {
+            let Operation::Receive(receive) = send.taker? else { return None };
+            Some((number, send, receive, send.seen_at?))
         })
     }
 
@@ -140,9 +135,14 @@ impl Observed {
             return u64::MAX;
         }
         let took = self.taken_messages().filter(|(.., by, _)| *by == receive);
-        let last_sent_at = took.map(|(_, send, ..)| send.posted_at).max();
+        let last_sent_at = took.map(|(_, send, ..)| send.post.posted_at).max();
         last_sent_at.max(self.history.receives[receive].cancel_asked_at).unwrap_or(0)
     }
+}
+
+/// Returns the peer and the member of a message.
+fn link_of(send: &SendOp) -> (usize, usize) {
+    (send.post.by.place, send.post.to)
 }
 
 /// Whether the test posted this receive at the end. No receive of a program has as much room.

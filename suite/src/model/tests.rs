@@ -9,85 +9,119 @@ use crate::model::acceptor::Violation;
 use crate::model::accesses::bytes_to_write;
 use crate::model::elements::{ROWS, operand_value};
 use crate::model::history::{
-    Access, Arrived, BufferOp, ClaimEnd, ClaimOp, Event, History, Incarnation, Level, Operation, PeekEnd,
-    ReceiveEnd,
+    Access, BufferOp, ClaimOp, Event, History, Incarnation, Level, Operation, PeekEnd, Post, ReceiveEnd,
 };
 use crate::model::program::{Disruption, PeekAction};
 use crate::model::rules::accept_history;
 use crate::payload::marked_buffer;
 
 const ANY_TAG: Option<(u64, u64)> = Some((0, u64::MAX));
+const SENDER: Incarnation = Incarnation { place: 0, life: 0 };
+const RECEIVER: Incarnation = Incarnation { place: 1, life: 0 };
 
-/// A history of three endpoints. Endpoint 0 sends to endpoint 1, and accesses its region.
+/// A history of three endpoints. Endpoint 0 sends to endpoint 1, and accesses its region. Each operation has
+/// its number among those of its kind.
 struct Script {
     history: History,
     disruption: Disruption,
 }
 
-fn endpoint(place: usize) -> Incarnation {
-    Incarnation { place, life: 0 }
-}
-
 impl Script {
-    fn send_at(&mut self, tag: u64, level: Level, fenced: bool) -> usize {
-        let number = self.history.sends.len();
-        self.history.post_send((endpoint(0), 1), Some(tag), 40, level).fenced = fenced;
-        number
+    fn edit(&mut self, change: impl FnOnce(&mut History)) -> &mut Script {
+        change(&mut self.history);
+        self
+    }
+
+    /// Acts only in one of the two histories.
+    fn unless(&mut self, bad: usize, act: fn(&mut Script) -> &mut Script) -> &mut Script {
+        if bad == 0 { act(self) } else { self }
+    }
+
+    fn killing(&mut self) -> &mut Script {
+        self.disruption = Disruption::Killing;
+        self
+    }
+
+    fn post_send(&mut self, tag: Option<u64>, level: Level, fenced: bool) -> &mut Script {
+        let post = Post { by: SENDER, to: 1, level, fenced, ..Post::default() };
+        self.edit(|history| history.post_send(post, tag, 40))
+    }
+
+    /// Posts a message whose end is not reported yet.
+    fn post(&mut self, tag: u64, level: Level) -> &mut Script {
+        self.post_send(Some(tag), level, false)
+    }
+
+    fn ended(&mut self, send: usize, result: Result<(), Errno>) -> &mut Script {
+        let now = self.history.record(Event::Ended(Operation::Send(send)));
+        self.edit(|history| history.sends[send].post.end(result, now))
+    }
+
+    fn done(&mut self, send: usize) -> &mut Script {
+        self.ended(send, Ok(()))
     }
 
     /// Sends a message whose success is reported at once.
-    fn send(&mut self, tag: u64) -> usize {
-        let number = self.send_at(tag, Level::Inject, false);
-        self.end_send(number, Ok(()));
-        number
+    fn send(&mut self, tag: u64) -> &mut Script {
+        let number = self.history.sends.len();
+        self.post(tag, Level::Inject).done(number)
     }
 
-    fn end_send(&mut self, number: usize, result: Result<(), Errno>) {
-        let now = self.history.record(Event::Ended(Operation::Send(number)));
-        (self.history.sends[number].ended, self.history.sends[number].ended_at) = (Some(result), now);
+    /// Sends an untagged one.
+    fn send_untagged(&mut self) -> &mut Script {
+        let number = self.history.sends.len();
+        self.post_send(None, Level::Inject, false).done(number)
     }
 
-    fn receive_from(&mut self, tagged: Option<(u64, u64)>, from: Option<usize>) -> usize {
-        let number = self.history.receives.len();
-        self.history.post_receive(endpoint(1), tagged, 100).from = from;
-        number
+    fn receive_from(&mut self, tagged: Option<(u64, u64)>, from: Option<usize>) -> &mut Script {
+        self.edit(|history| _ = history.post_receive(RECEIVER, tagged, from, 100))
     }
 
-    fn receive(&mut self) -> usize {
+    fn receive(&mut self) -> &mut Script {
         self.receive_from(ANY_TAG, None)
     }
 
-    fn buffer(&mut self, min_free_bytes: usize) -> usize {
-        let number = self.receive_from(None, None);
-        self.history.receives[number].buffer =
-            Some(BufferOp { min_free_bytes, took: Vec::new(), has_lost: false });
-        number
+    fn receive_tag(&mut self, tag: u64) -> &mut Script {
+        self.receive_from(Some((tag, 0)), None)
     }
 
-    fn take(&mut self, receive: usize, message: usize) {
+    fn buffer(&mut self, min_free_bytes: usize) -> &mut Script {
+        let buffer = BufferOp { min_free_bytes, took: Vec::new(), has_lost: false };
+        self.edit(|history| history.post_receive(RECEIVER, None, None, 100).buffer = Some(buffer))
+    }
+
+    fn take(&mut self, receive: usize, message: usize) -> &mut Script {
         self.history.record_taken(receive, message);
         let op = &mut self.history.receives[receive];
         match &mut op.buffer {
             Some(buffer) => buffer.took.push(message),
             None => op.ended = Some(ReceiveEnd::Took(message)),
         }
+        self
     }
 
-    fn peek(&mut self, then: PeekAction, end: PeekEnd) -> usize {
+    fn peek(&mut self, then: PeekAction, end: PeekEnd) -> &mut Script {
         let number = self.history.peeks.len();
-        self.history.post_peek(endpoint(1), (0, u64::MAX), None, then).ended = Some(end);
-        self.history.record(Event::Ended(Operation::Peek(number)));
-        number
+        self.history.post_peek(RECEIVER, (0, u64::MAX), None, then).ended = Some(end);
+        self.edit(|history| _ = history.record(Event::Ended(Operation::Peek(number))))
     }
 
-    fn access(&mut self, access: Access, place: usize, len_bytes: usize, found: Option<Vec<u8>>) -> usize {
+    /// Claims message 0 by the first peek.
+    fn claim(&mut self, result: Result<(), Errno>) -> &mut Script {
+        self.peek(PeekAction::Claim, PeekEnd::Found(0));
+        self.history.record_taker(0, Operation::Peek(0));
+        let posted_at = self.history.record(Event::ClaimPosted(0));
+        let claim = ClaimOp { len_bytes: 100, discards: false, posted_at, ended: Some(result) };
+        self.edit(|history| history.peeks[0].claim = Some(claim))
+    }
+
+    /// Accesses 8 bytes.
+    fn access(&mut self, access: Access, place: usize, found: Option<Vec<u8>>) -> &mut Script {
         let number = self.history.accesses.len();
-        let ends = [endpoint(0), endpoint(1)];
-        self.history.post_access(ends, access, (place, len_bytes)).found = found;
-        let ended_at = self.history.record(Event::Ended(Operation::Access(number)));
-        let op = &mut self.history.accesses[number];
-        (op.ended, op.ended_at) = (Some(Ok(())), ended_at);
-        number
+        let post = Post { by: SENDER, to: 1, level: Level::Delivery, ..Post::default() };
+        self.history.post_access(post, access, (place, 8)).found = found;
+        let now = self.history.record(Event::Ended(Operation::Access(number)));
+        self.edit(|history| history.accesses[number].post.end(Ok(()), now))
     }
 
     fn check(mut self) -> Result<(), Violation> {
@@ -96,176 +130,92 @@ impl Script {
     }
 }
 
-/// A clause, and a history that violates it if the second argument is true.
-type Row = (&'static str, fn(&mut Script, bool));
+/// A clause, and a history that violates it if the second argument is 1, and not if it is 0.
+type Row = (&'static str, fn(&mut Script, usize) -> &mut Script);
 
 const ROWS_OF_RULES: &[Row] = &[
-    ("fi_tagged/tags-are-checked-in-order", |script, is_bad| {
-        let receives = [script.receive(), script.receive()];
-        let message = script.send(1);
-        script.take(receives[usize::from(is_bad)], message);
+    ("fi_tagged/tags-are-checked-in-order", |s, bad| s.receive().receive().send(1).take(bad, 0)),
+    ("fi_endpoint/message-order", |s, bad| {
+        s.send(1).send(1).receive().receive().take(0, bad).take(1, 1 - bad)
     }),
-    ("fi_endpoint/message-order", |script, is_bad| {
-        let messages = [script.send(1), script.send(1)];
-        let receives = [script.receive(), script.receive()];
-        script.take(receives[0], messages[usize::from(is_bad)]);
-        script.take(receives[1], messages[usize::from(!is_bad)]);
+    ("fi_tagged/tag-matches-without-ignored-bits", |s, bad| {
+        s.receive_from(Some((2, [3, 1][bad])), None).send(1).take(0, 0)
     }),
-    ("fi_tagged/tag-matches-without-ignored-bits", |script, is_bad| {
-        let receive = script.receive_from(Some((2, if is_bad { 1 } else { 3 })), None);
-        let message = script.send(1);
-        script.take(receive, message);
+    ("fi_msg/source-directs-receive", |s, bad| s.receive_from(ANY_TAG, Some([0, 2][bad])).send(1).take(0, 0)),
+    ("fi_msg/multi-recv-released-below-minimum", |s, bad| {
+        s.buffer(60 + bad).send_untagged().take(0, 0).send_untagged().take(0, 1)
     }),
-    ("fi_msg/source-directs-receive", |script, is_bad| {
-        let receive = script.receive_from(ANY_TAG, Some(if is_bad { 2 } else { 0 }));
-        let message = script.send(1);
-        script.take(receive, message);
+    ("fi_msg/multi-recv-packs-messages", |s, bad| {
+        s.buffer(0).send_untagged().send_untagged().take(0, bad).take(0, 1 - bad)
     }),
-    ("fi_msg/multi-recv-released-below-minimum", |script, is_bad| {
-        let buffer = script.buffer(if is_bad { 61 } else { 60 });
-        for _ in 0..2 {
-            let message = script.send(0);
-            script.history.sends[message].tag = None;
-            script.take(buffer, message);
-        }
+    ("fi_tagged/peek-reports-in-queue", |s, bad| {
+        let found = [PeekEnd::Found(0), PeekEnd::Nothing][bad];
+        s.post(1, Level::Delivery).done(0).peek(PeekAction::Leave, found).receive().take(0, 0)
     }),
-    ("fi_msg/multi-recv-packs-messages", |script, is_bad| {
-        let buffer = script.buffer(0);
-        let messages = [script.send(0), script.send(0)];
-        script.history.sends.iter_mut().for_each(|send| send.tag = None);
-        script.take(buffer, messages[usize::from(is_bad)]);
-        script.take(buffer, messages[usize::from(!is_bad)]);
+    ("fi_tagged/claim-reserves-message", |s, bad| s.send(1).claim([Ok(()), Err(Errno::EIO)][bad])),
+    ("fi_cq/delivery-means-processed", |s, bad| {
+        s.killing().receive().post(1, Level::Delivery).unless(bad, |s| s.take(0, 0)).done(0)
     }),
-    ("fi_tagged/peek-reports-in-queue", |script, is_bad| {
-        let message = script.send_at(1, Level::Delivery, false);
-        script.end_send(message, Ok(()));
-        script.peek(PeekAction::Leave, if is_bad { PeekEnd::Nothing } else { PeekEnd::Found(message) });
-        let receive = script.receive();
-        script.take(receive, message);
+    ("fi_cq/match-means-matched", |s, bad| {
+        let s = s.post(1, Level::Match).unless(1 - bad, |s| s.done(0));
+        s.receive().unless(bad, |s| s.done(0)).take(0, 0)
     }),
-    ("fi_tagged/claim-reserves-message", |script, is_bad| {
-        let message = script.send(1);
-        let peek = script.peek(PeekAction::Claim, PeekEnd::Found(message));
-        script.history.record_arrival(message, Arrived::Claimed(peek));
-        let posted_at = script.history.record(Event::ClaimPosted(peek));
-        let ended = Some(if is_bad { ClaimEnd::Broken(Errno::EIO) } else { ClaimEnd::Done });
-        script.history.peeks[peek].claim =
-            Some(ClaimOp { len_bytes: 100, discards: false, posted_at, ended });
+    ("fi_cq/fence-delays", |s, bad| {
+        let s = s.post(1, Level::Match).post_send(Some(2), Level::Inject, true);
+        let [first, second] = [[1, 2], [2, 1]][bad];
+        s.receive_tag(first).take(0, bad).receive_tag(second).take(1, 1 - bad).done(0).done(1)
     }),
-    ("fi_cq/delivery-means-processed", |script, is_bad| {
-        script.disruption = Disruption::Killing;
-        let receive = script.receive();
-        let message = script.send_at(1, Level::Delivery, false);
-        if !is_bad {
-            script.take(receive, message);
-        }
-        script.end_send(message, Ok(()));
+    ("fi_endpoint/cancel-reports-ecanceled", |s, bad| {
+        let s = s.receive().post(1, Level::Inject).edit(|history| history.sends[0].post.cancelled = true);
+        s.ended(0, Err(Errno::ECANCELED)).unless(1 - bad, |s| s.take(0, 0))
     }),
-    ("fi_cq/match-means-matched", |script, is_bad| {
-        let message = script.send_at(1, Level::Match, false);
-        if is_bad {
-            script.end_send(message, Ok(()));
-        }
-        let receive = script.receive();
-        if !is_bad {
-            script.end_send(message, Ok(()));
-        }
-        script.take(receive, message);
+    ("fi_endpoint/cancel-ends-one", |s, bad| {
+        s.receive().send(1).edit(|history| history.receives[0].cancelled = bad == 1).take(0, 0)
     }),
-    ("fi_cq/fence-delays", |script, is_bad| {
-        let messages = [script.send_at(1, Level::Match, false), script.send_at(2, Level::Inject, true)];
-        let tags = if is_bad { [2, 1] } else { [1, 2] };
-        for tag in tags {
-            let receive = script.receive_from(Some((tag, 0)), None);
-            script.take(receive, messages[tag as usize - 1]);
-        }
-        for message in messages {
-            script.end_send(message, Ok(()));
-        }
+    ("fi_msg/every-send-meets-every-receive", |s, bad| s.send(1).unless(bad, |s| s.receive().take(0, 0))),
+    ("fi_cq/reports-ends-of-transfers", |s, bad| {
+        s.receive().post(1, Level::Inject).unless(bad, |s| s.done(0)).take(0, 0)
     }),
-    ("fi_endpoint/cancel-reports-ecanceled", |script, is_bad| {
-        let receive = script.receive();
-        let message = script.send_at(1, Level::Inject, false);
-        script.history.sends[message].cancelled = true;
-        script.end_send(message, Err(Errno::ECANCELED));
-        if is_bad {
-            script.take(receive, message);
-        }
+    ("fi_cq/order-tells-of-earlier", |s, bad| {
+        let s = s.post(1, Level::Inject).post(2, Level::Inject).done(bad).done(1 - bad);
+        s.receive().take(0, 0).receive().take(1, 1)
     }),
-    ("fi_endpoint/cancel-ends-one", |script, is_bad| {
-        let receive = script.receive();
-        let message = script.send(1);
-        script.history.receives[receive].cancelled = is_bad;
-        script.take(receive, message);
+    ("fi_cq/flag-remote-data", |s, bad| {
+        let s = s.access(Access::Write, 0, None).edit(|history| history.accesses[0].has_data = true);
+        s.unless(bad, |s| {
+            let now = s.history.record(Event::DataRead(0));
+            s.edit(|history| history.accesses[0].data_read_at = Some(now))
+        })
     }),
-    ("fi_msg/every-send-meets-every-receive", |script, is_bad| {
-        let message = script.send(1);
-        if !is_bad {
-            let receive = script.receive();
-            script.take(receive, message);
-        }
+    ("fi_endpoint/data-order", |s, bad| {
+        let found = if bad == 1 { marked_buffer(8).to_vec() } else { bytes_to_write(0, 0, 8).to_vec() };
+        s.access(Access::Write, 0, None).access(Access::Read, 0, Some(found))
     }),
-    ("fi_cq/reports-ends-of-transfers", |script, is_bad| {
-        let receive = script.receive();
-        let message = script.send_at(1, Level::Inject, false);
-        if !is_bad {
-            script.end_send(message, Ok(()));
-        }
-        script.take(receive, message);
+    ("fi_rma/reads-return-memory", |s, bad| {
+        s.access(Access::Read, 0, Some(if bad == 1 { vec![0; 8] } else { marked_buffer(8).to_vec() }))
     }),
-    ("fi_cq/order-tells-of-earlier", |script, is_bad| {
-        let messages = [1, 2].map(|tag| script.send_at(tag, Level::Inject, false));
-        script.end_send(messages[usize::from(is_bad)], Ok(()));
-        script.end_send(messages[usize::from(!is_bad)], Ok(()));
-        for message in messages {
-            let receive = script.receive();
-            script.take(receive, message);
-        }
+    ("fi_atomic/atomic-per-element", |s, bad| {
+        let (sum, place) = (Access::Fetch(AtomicOp::Sum), ROWS[0].offset_bytes);
+        let after = operand_value(0, place) as usize + bad;
+        s.access(sum, place, Some(vec![0; 8])).access(sum, place, Some(after.to_le_bytes().to_vec()))
     }),
-    ("fi_cq/flag-remote-data", |script, is_bad| {
-        let write = script.access(Access::Write, 0, 8, None);
-        script.history.accesses[write].has_data = true;
-        if !is_bad {
-            script.history.accesses[write].data_read_at = Some(script.history.record(Event::DataRead(write)));
-        }
-    }),
-    ("fi_endpoint/data-order", |script, is_bad| {
-        let write = script.access(Access::Write, 0, 8, None);
-        let written = bytes_to_write(write, 0, 8).to_vec();
-        script.access(Access::Read, 0, 8, Some(if is_bad { marked_buffer(8).to_vec() } else { written }));
-    }),
-    ("fi_rma/reads-return-memory", |script, is_bad| {
-        let found = if is_bad { vec![0; 8] } else { marked_buffer(8).to_vec() };
-        script.access(Access::Read, 0, 8, Some(found));
-    }),
-    ("fi_atomic/atomic-per-element", |script, is_bad| {
-        let place = ROWS[0].offset_bytes;
-        let sum = Access::Fetch(AtomicOp::Sum);
-        let first = script.access(sum, place, 8, Some(vec![0; 8]));
-        let after = operand_value(first, place) as u64 + u64::from(is_bad);
-        script.access(sum, place, 8, Some(after.to_le_bytes().to_vec()));
-    }),
-    ("fi_endpoint/completion-order", |script, is_bad| {
-        (script.history.is_connected, script.history.posted_first) = (true, 2);
-        let receives = [script.receive_from(Some((1, 0)), None), script.receive_from(Some((2, 0)), None)];
-        let messages = [script.send(1), script.send(2)];
-        for number in if is_bad { [1, 0] } else { [0, 1] } {
-            script.take(receives[number], messages[number]);
-        }
+    ("fi_endpoint/completion-order", |s, bad| {
+        let s = s.edit(|history| (history.is_connected, history.posted_first) = (true, 2));
+        s.receive_tag(1).receive_tag(2).send(1).send(2).take(bad, bad).take(1 - bad, 1 - bad)
     }),
 ];
 
 #[test]
 fn each_rule_accepts_one_history_and_names_its_clause_for_another() {
     for (clause, write) in ROWS_OF_RULES {
-        let check = |is_bad| {
+        let check = |bad| {
             let history = History::of_places(3);
             let mut script = Script { history, disruption: Disruption::None };
-            write(&mut script, is_bad);
+            write(&mut script, bad);
             script.check()
         };
-        check(false).unwrap_or_else(|violation| panic!("for {clause}: {violation}"));
-        let violation = check(true).expect_err(clause);
+        check(0).unwrap_or_else(|violation| panic!("for {clause}: {violation}"));
+        let violation = check(1).expect_err(clause);
         assert_eq!(violation.clause, *clause, "{violation}");
         assert!(clauses::find(clause).is_some(), "there is no clause {clause}");
         assert!(!violation.event.is_empty() && !violation.expected.is_empty());

@@ -215,10 +215,6 @@ pub(super) fn write_over_link_first(party: &Party, region: &Region) {
     party.access(make_access(RmaBy::Write, party, region, 1, 0, 1));
 }
 
-    post_access(RmaBy::Write, party, region, 1, 0, 1);
-    assert_eq!(party.next_completion().context, 1);
-}
-
 /// Waits for the next completion in a queue. Drives other queues meanwhile.
 #[track_caller]
 pub(super) fn next_completion_of(cq: &CompletionQueue, others: &[&CompletionQueue]) -> Completion {

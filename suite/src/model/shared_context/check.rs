@@ -1,7 +1,7 @@
 //! The checks of every history of a shared receive context. The test makes other checks when it reads a
 //! completion: no message and no receive ends twice, and the right member reports each message.
 
-use super::Observed;
+use super::{Observed, link_of};
 use crate::model::history::Level;
 
 pub(super) fn check_history(observed: &Observed, is_connected: bool) {
@@ -15,21 +15,20 @@ pub(super) fn check_history(observed: &Observed, is_connected: bool) {
 /// succeeded at a higher level than inject, the message may be lost only with its member.
 fn assert_only_disruptions_lose_messages(observed: &Observed) {
     for (number, send) in observed.history.sends.iter().enumerate() {
-        let has_arrived = send.success_implies_arrival() && send.has_succeeded();
-        let has_left = observed.has_left(send.to);
-        let is_due = observed.is_certain_to_arrive(send) || has_arrived && !has_left;
-        assert!(send.arrived.is_some() || !is_due, "message {number} is lost: {send:?}");
-        let may_fail = has_left || observed.can_lose_messages(send.from.place, send.to);
-        assert!(may_fail || !send.has_failed(), "message {number} has failed: {send:?}");
+        let has_left = observed.has_left(send.post.to);
+        let is_due = observed.is_certain_to_arrive(send) || send.is_known_to_arrive() && !has_left;
+        assert!(send.taker.is_some() || !is_due, "message {number} is lost: {send:?}");
+        let may_fail = has_left || observed.can_lose(send);
+        assert!(may_fail || !send.post.has_failed(), "message {number} has failed: {send:?}");
     }
 }
 
 /// Checks that no more receives failed than messages were lost. A receive that fails with a member or a link
 /// had matched a message. Only a directed receive may fail without one.
 fn assert_each_failed_receive_lost_a_message(observed: &Observed) {
-    let lost = || observed.history.sends.iter().filter(|send| send.arrived.is_none());
-    let with_members = lost().filter(|send| observed.has_left(send.to)).count();
-    let with_links = lost().filter(|send| observed.can_lose_messages(send.from.place, send.to)).count();
+    let lost = || observed.history.sends.iter().filter(|send| send.taker.is_none());
+    let with_members = lost().filter(|send| observed.has_left(send.post.to)).count();
+    let with_links = lost().filter(|send| observed.can_lose(send)).count();
     let failed = observed.receives.iter().map(|lost| lost.with_member + usize::from(lost.is_unheard));
     assert!(failed.sum::<usize>() <= with_members, "receives fail without messages: {observed:#?}");
     let receives = observed.receives.iter().zip(&observed.history.receives);
@@ -52,8 +51,8 @@ fn assert_receives_match(observed: &Observed) {
             );
         }
         let posted_at = receives[receive].posted_at;
-        let is_matched = send.level == Level::Match && send.has_succeeded();
-        assert!(!is_matched || posted_at < send.ended_at, "message {number} was not matched: {send:?}");
+        let is_matched = send.post.level == Level::Match && send.post.has_succeeded();
+        assert!(!is_matched || posted_at < send.post.ended_at, "message {number} was not matched: {send:?}");
     }
 }
 
@@ -65,13 +64,13 @@ fn assert_receives_match(observed: &Observed) {
 /// the old one. A connection has no next link.
 fn assert_messages_of_a_link_do_not_overtake(observed: &Observed, is_connected: bool) {
     for (later, second, other, seen_at) in observed.taken_messages() {
-        let link = (second.from.place, second.to);
+        let link = link_of(second);
         let had_ended = observed.ended_links.get(&link).is_some_and(|ended_at| *ended_at <= seen_at);
         let is_one_link = is_connected || !observed.is_violent && !had_ended;
         for (earlier, first, one, before) in
             observed.taken_messages().take_while(|(number, ..)| *number < later)
         {
-            if (first.from.place, first.to) != link {
+            if link_of(first) != link {
                 continue;
             }
             let receive = &observed.history.receives[other];

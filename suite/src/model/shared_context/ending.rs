@@ -11,7 +11,7 @@ use homespun_engine::loopback::Network;
 
 use super::is_drain_receive;
 use super::run::Runner;
-use crate::model::program::LEN_MAX_BYTES;
+use crate::model::program::{LEN_MAX_BYTES, ReceiveStep};
 use crate::payload::payload;
 use crate::{Deadline, Net};
 
@@ -23,21 +23,21 @@ impl Runner<'_> {
     /// Posts receives until every send has ended, every message that must arrive was received, and no frame
     /// is in flight.
     pub(super) fn receive_everything(&mut self) {
-        if self.fixture.oldest_member().is_none() {
+        if self.oldest_member().is_none() {
             // The oldest member reports entries that belong to no endpoint.
-            self.fixture.add_member();
+            self.add_member();
         }
         let mut deadline = Deadline::new();
         let mut silent_rounds = 0;
         while silent_rounds < SILENT_ROUNDS {
-            if self.observed.history.sends.iter().any(|send| send.arrived.is_none()) {
+            if self.observed.history.sends.iter().any(|send| send.taker.is_none()) {
                 self.post_drain_receives();
             }
             let may_be_over = self.observed.history.sends.iter().all(|send| {
-                let has_arrived = send.arrived.is_some() || !self.observed.is_certain_to_arrive(send);
-                send.ended.is_some() && has_arrived
+                let has_arrived = send.taker.is_some() || !self.observed.is_certain_to_arrive(send);
+                send.post.ended.is_some() && has_arrived
             });
-            self.fixture.discard_connection_events();
+            self.discard_connection_events();
             let may_lose = self.observed.is_violent || !self.observed.ended_links.is_empty();
             let is_quiet = !may_lose || self.net.network.as_ref().is_none_or(Network::is_quiet);
             if self.read_all() {
@@ -59,7 +59,8 @@ impl Runner<'_> {
             let is_there = receives.iter().enumerate().any(|(number, receive)| {
                 is_drain_receive(receive) && receive.tagged == tagged && !self.observed.has_ended(number)
             });
-            if is_there || self.post_receive(tagged, None, LEN_MAX_BYTES, false) {
+            let drain = ReceiveStep { at: 0, tagged, from: None, len_bytes: LEN_MAX_BYTES, in_pieces: false };
+            if is_there || self.post_receive(drain) {
                 continue;
             }
             for number in (0..self.observed.history.receives.len()).rev() {
@@ -98,10 +99,10 @@ impl Runner<'_> {
     /// counted more than the test has read.
     pub(super) fn check_counters(&self) {
         let mut failed = (0, 0);
-        for (number, member) in self.fixture.members.iter().enumerate() {
+        for (number, member) in self.members.iter().enumerate() {
             let receives = &self.observed.history.receives;
             let received = self.observed.taken_messages().filter(|(_, send, receive, _)| {
-                send.to == number && receives[*receive].len_bytes >= send.len_bytes
+                send.post.to == number && receives[*receive].len_bytes >= send.len_bytes
             });
             let (expected, counted) = (received.count() as u64, member.received.read());
             let is_heard = !self.observed.left.contains(&(number, false));
@@ -132,10 +133,10 @@ impl Runner<'_> {
         if unexpected_bytes == 0 || len_bytes == 0 {
             return;
         }
-        self.fixture.close_members(0..self.fixture.members.len());
-        self.fixture.add_member();
-        let to = self.fixture.add_unconnected_peer().unwrap_or(FabricAddress::UNSPECIFIED);
-        let (Some(member), Some(peer)) = (self.fixture.members.last(), self.fixture.peers.last()) else {
+        self.close_members(0..self.members.len());
+        self.add_member();
+        let to = self.add_unconnected_peer().unwrap_or(FabricAddress::UNSPECIFIED);
+        let (Some(member), Some(peer)) = (self.members.last(), self.peers.last()) else {
             return;
         };
         let buffers = vec![payload(0, len_bytes)];

@@ -4,11 +4,9 @@
 //! also depends on when operations end. The bound of a counting counter is the value that it would have if
 //! each operation ended at once. When all operations have ended, a counting counter equals its bound.
 
-use super::program::{Action, Change, CounterName, WorkEffect};
+use super::{Change, CounterName, WorkEffect};
 
-/// The number of known counters. The first half may trigger works. The second half has a result counter for
-/// each counter of the first half.
-pub(super) const KNOWN: usize = 4;
+pub(super) const KNOWN: usize = 2;
 pub(super) const COUNTING: usize = 3;
 
 /// A value and an error value.
@@ -79,8 +77,8 @@ impl Reference {
         while let Some(number) = self.next_due_work() {
             self.works[number].state = State::Done;
             self.done.push(number);
-            if let WorkEffect::Change { counter, change } = self.works[number].effect {
-                self.change_counter(counter, change);
+            if let WorkEffect::Add { counter, value } = self.works[number].effect {
+                self.change_counter(counter, Change::Add(value));
             }
         }
     }
@@ -125,8 +123,8 @@ impl Reference {
         while let Some(due) = (0..self.works.len()).find(|&number| is_due(number, &counted, &is_done)) {
             is_done[due] = true;
             let work = &self.works[due];
-            if let WorkEffect::Change { counter: CounterName::Counting(counter), change } = work.effect {
-                apply_change(&mut counted[counter], change);
+            if let WorkEffect::Add { counter: CounterName::Counting(counter), value } = work.effect {
+                apply_change(&mut counted[counter], Change::Add(value));
             }
             work.count_end(&mut counted);
         }
@@ -155,9 +153,20 @@ impl Work {
 
     /// Counts the end of an operation.
     fn count_end(&self, counted: &mut [Counted; COUNTING]) {
-        if let WorkEffect::Post { action, completion: Some(counter), .. } = self.effect {
-            let (value, errors) = &mut counted[counter];
-            *(if action == Action::WriteInVain { errors } else { value }) += 1;
+        if let WorkEffect::Send { completion: Some(counter), .. } = self.effect {
+            counted[counter].0 += 1;
         }
+    }
+
+    pub(super) fn sends(&self) -> bool {
+        matches!(self.effect, WorkEffect::Send { .. })
+    }
+
+    pub(super) fn is_reported(&self) -> bool {
+        matches!(self.effect, WorkEffect::Send { is_reported: true, .. })
+    }
+
+    pub(super) fn is_triggered(&self) -> bool {
+        matches!(self.effect, WorkEffect::Send { is_triggered: true, .. })
     }
 }
