@@ -8,7 +8,6 @@
 mod backend;
 mod replay;
 mod shared_context;
-mod works;
 
 use homespun::Fabric;
 use homespun_engine::loopback::Faults;

@@ -22,8 +22,8 @@ pub(crate) struct Row {
 /// The bytes of an element, padded with zeros.
 pub(crate) type Element = u128;
 
-/// The rows. Operations on the first row are long enough to be sent in pieces. The second row is not aligned to
-/// its datatype.
+/// The rows. Operations on the first row are long enough to be sent in pieces. The second row is not aligned
+/// to its datatype.
 pub(crate) const ROWS: [Row; 7] = [
     row(70_008, Datatype::Uint64, 1100),
     row(78_810, Datatype::Uint64, 24),

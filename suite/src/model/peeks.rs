@@ -2,7 +2,7 @@
 
 use homespun::endpoint::RecvMsg;
 use homespun::flags::OpFlags;
-use homespun::{FabricAddress, OperationError, Tag};
+use homespun::{Completion, FabricAddress, OperationError, Tag};
 
 use crate::Ended;
 use crate::model::history::{ClaimOp, Event, Incarnation, Operation, PeekEnd, PeekOp};
@@ -62,11 +62,13 @@ impl Runner<'_> {
         true
     }
 
-    /// Returns the source that an entry names for a message that it only describes. The semantic tests say
-    /// which one another provider names.
-    fn source_of_found(&self, message: usize, named: FabricAddress) -> FabricAddress {
+    /// Checks an entry that only describes a message. The semantic tests say which source another provider
+    /// names.
+    fn check_found(&self, at: usize, message: usize, completion: &Completion, named: FabricAddress) {
         let send = self.history.sends.get(message).filter(|_| !self.offer.is_homespun);
-        send.map_or(named, |send| self.history.source_of(send.post.by.place))
+        let source = send.map_or(named, |send| self.history.source_of(send.post.by.place));
+        let len_bytes = self.told().check_completion_fields(at, message, completion, source);
+        assert_eq!(completion.len_bytes, len_bytes);
     }
 
     pub(crate) fn record_peek_end(&mut self, who: Incarnation, peek: usize, ended: &Ended) {
@@ -77,9 +79,7 @@ impl Runner<'_> {
         let end = match ended {
             Ok((completion, source)) => {
                 let message = usize::try_from(completion.data).expect("a small number");
-                let source = self.source_of_found(message, *source);
-                let len_bytes = self.told().check_completion_fields(who.place, message, completion, source);
-                assert_eq!(completion.len_bytes, len_bytes);
+                self.check_found(who.place, message, completion, *source);
                 self.history.record_seen(message, now);
                 if then != PeekAction::Leave {
                     self.history.record_taker(message, Operation::Peek(peek));
@@ -102,9 +102,7 @@ impl Runner<'_> {
         assert_eq!((*at, claim.ended), (who, None), "claim {peek} ended again, with {ended:?}");
         let end = match ended {
             Ok((completion, source)) if claim.discards => {
-                let source = self.source_of_found(claimed, *source);
-                let len_bytes = self.told().check_completion_fields(who.place, claimed, completion, source);
-                assert_eq!(completion.len_bytes, len_bytes);
+                self.check_found(who.place, claimed, completion, *source);
                 Ok(())
             }
             _ => match self.told().check_received_message(who.place, claim.len_bytes, ended) {

@@ -353,14 +353,15 @@ fn any_budget_matches_and_fences(disruption: Disruption) -> BoxedStrategy<(usize
 
 /// Returns any step that sends or receives messages.
 pub(crate) fn any_step_of_messages() -> impl Strategy<Value = Step> {
+    let (tag, tag_match) = (prop::option::of(0..4_u64), prop::option::of(any_tag_and_mask()));
     let few_messages = prop_oneof![4 => 0..300_usize, 2 => 300..9000_usize, 1 => 60_000..2 * LEN_MAX_BYTES];
     prop_oneof![
-        8 => (any_place(), any_place(), prop::option::of(0..4_u64), any_len_bytes(), any_send_call(), any_fence()).prop_map(
+        8 => (any_place(), any_place(), tag, any_len_bytes(), any_send_call(), any_fence()).prop_map(
             |(from, to, tag, len_bytes, call, fenced)| {
                 Step::Send(SendStep { from, to, tag, len_bytes, call, fenced })
             }
         ),
-        7 => (any_place(), prop::option::of(any_tag_and_mask()), any_source(), any_len_bytes(), any::<bool>()).prop_map(
+        7 => (any_place(), tag_match, any_source(), any_len_bytes(), any::<bool>()).prop_map(
             |(at, tagged, from, len_bytes, in_pieces)| {
                 Step::Receive(ReceiveStep { at, tagged, from, len_bytes, in_pieces })
             }

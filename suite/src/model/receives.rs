@@ -11,8 +11,8 @@ use crate::payload::{payload, received_bytes};
 /// The least length of a message that has no remote data: the message itself contains its identity.
 pub(crate) const IDENTITY_BYTES: usize = 8;
 
-/// Records an entry of a receive at a place: a message, the end of the receive, or both. A buffer ends when it
-/// is released.
+/// Records an entry of a receive at a place: a message, the end of the receive, or both. A buffer ends when
+/// it is released.
 pub(crate) fn record_receive_entry(
     history: &mut History,
     offer: &Offer,

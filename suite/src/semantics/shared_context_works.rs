@@ -80,6 +80,31 @@ fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
 }
 
 #[over(one_process, automatic)]
+fn receives_of_a_context_are_posted_at_their_thresholds_and_counted_once(net: &Net) {
+    let sharers = open_triggering_context(net, 2);
+    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    sharers.members[1].endpoint.bind_counter(&done, CounterEvents::RECV).unwrap();
+    let (peer, _) = sharers.open_peer();
+    sharers.context.trigger(&trigger_at(&counter, 1), make_receive(1, 8, OpFlags::empty())).unwrap();
+    let reported = make_receive(2, 8, OpFlags::COMPLETION);
+    let work = make_receive_work(trigger_at(&counter, 2), &sharers.context, reported, &done);
+    sharers.domain.queue_work(work).unwrap();
+    for identity in 1..=2 {
+        sharers.deliver(&peer, 1, payload(identity, 8), None);
+        assert_no_completion(&sharers);
+        counter.add(1);
+        let completion = sharers.next_receive_completion(1);
+        assert_eq!(
+            (completion.context, received_bytes(&completion.buffer)),
+            (identity, payload(identity, 8).to_vec())
+        );
+        await_counts(&sharers, &done, (identity, 0));
+    }
+    assert_no_completion(&sharers);
+    assert_eq!((done.read(), counter.is_in_use()), (2, false));
+}
+
+#[over(one_process, automatic)]
 fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
     let sharers = open_triggering_context(net, 0);
     let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
