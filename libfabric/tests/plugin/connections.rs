@@ -178,13 +178,14 @@ fn events_name_the_endpoints_of_a_connection() {
         info.expect("a request has an info")
     });
     assert_eq!(seen.0, read.0);
+    let expected_names = (get_name!(listener), requester.name());
     // SAFETY: the info has all its attributes, and the request is open.
     unsafe {
         let info = read.info();
         assert_eq!(((*info.ep_attr).r#type, (*info.handle).fclass), (FI_EP_MSG, FI_CLASS_CONNREQ));
         assert_eq!((*info.fabric_attr).fabric, desk.fabric.as_ptr().cast());
         let names = (read_address(info.src_addr), read_address(info.dest_addr));
-        assert_eq!(names, (get_name!(listener), requester.name()));
+        assert_eq!(names, expected_names);
     }
 
     // The request outlives its passive endpoint.

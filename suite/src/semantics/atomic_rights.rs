@@ -86,7 +86,8 @@ fn target_refuses_accesses_that_its_capabilities_lack(net: &Net) {
         (Caps::ATOMIC | Caps::REMOTE_WRITE, false, true),
         (Caps::RMA | Caps::REMOTE_READ | Caps::REMOTE_WRITE, false, false),
     ] {
-        let (alice, bob) = net.open_pair_with(Setup::default(), Setup::with_caps(messages | caps));
+        let (alice, bob) =
+            net.open_pair_with(Setup::default(), Setup { caps: messages | caps, ..Setup::default() });
         let region = bob.open_region(8, MemoryKind::Owned, KEY);
         region.clear();
         let reading = AtomicCall::new(AtomicKind::Fetch, read, encode_number(0), alice.peer(), &region, 1);

@@ -89,7 +89,7 @@ fn received_messages_wait_for_room_in_the_completion_queue(net: &Net) {
 #[over(one_process)]
 fn operations_of_endpoints_sharing_a_full_queue_all_complete(net: &Net) {
     const COUNT: u64 = 10;
-    let first = net.open_party_with(Setup::with_cq_depth(4));
+    let first = net.open_party_with(Setup { cq_depth_entries: 4, ..Setup::default() });
     let shares_cq = Some(first.local_cq().clone());
     let second = net.open_party_with(Setup { shares_cq, ..Setup::default() });
     let peer = net.open_party();

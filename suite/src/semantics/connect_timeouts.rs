@@ -1,8 +1,7 @@
 //! The time limit of a request for a connection that the other application neither accepts nor rejects.
 
-use homespun::PassiveEndpoint;
-
 use super::prelude::*;
+use crate::connecting::PassiveEndpoint;
 use crate::handle::Endpoint;
 
 const TIMEOUT: Duration = Duration::from_millis(30);

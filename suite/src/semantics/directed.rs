@@ -6,7 +6,7 @@ use super::prelude::*;
 /// Opens a receiver and two senders. In the receiver's address vector, the senders have the addresses 0 and
 /// 1.
 fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
-    let receiver = net.open_party_with(Setup::with_caps(caps));
+    let receiver = net.open_party_with(Setup { caps, ..Setup::default() });
     let senders = [net.open_party(), net.open_party()];
     senders.iter().for_each(|sender| _ = sender.meet(&receiver));
     (receiver, senders)

@@ -150,7 +150,7 @@ fn commit_to_volatile_memory_fails(net: &Net) {
 
 #[over(all, own)]
 fn commit_without_the_capability_is_refused(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::with_caps(Caps::MSG), Setup::default());
+    let (alice, bob) = net.open_pair_with(Setup { caps: Caps::MSG, ..Setup::default() }, Setup::default());
     let refused = alice.endpoint.set_tx_op_flags(COMMIT).unwrap_err();
     assert_eq!(refused.errno(), Errno::EOPNOTSUPP);
     if alice.is_native() && net.turns != Turns::Processes {

@@ -50,7 +50,7 @@ fn send_without_a_listener_fails_with_econnrefused(net: &Net) {
 /// Shows fi_cq/errors-are-always-reported, fi_cq/error-context-may-be-null.
 #[over(all, own)]
 fn injections_to_an_absent_peer_report_econnrefused(net: &Net) {
-    let alice = net.open_party_with(Setup::with_cq_depth(2));
+    let alice = net.open_party_with(Setup { cq_depth_entries: 2, ..Setup::default() });
     let (_vacancy, absent) = net.insert_vacant_address(&alice);
     for n in 0..7 {
         alice.endpoint.inject(&payload(n, 30), absent, Some(Tag(n)), None).unwrap();

@@ -293,7 +293,8 @@ fn cancelled_buffer_is_released_with_an_error(net: &Net) {
 
 #[over(all, own)]
 fn buffer_takes_no_message_while_the_queue_is_full(net: &Net) {
-    let (alice, bob) = net.open_pair_with(Setup::default(), Setup::with_cq_depth(3));
+    let (alice, bob) =
+        net.open_pair_with(Setup::default(), Setup { cq_depth_entries: 3, ..Setup::default() });
     bob.endpoint.set_min_multi_recv_bytes(0);
     bob.endpoint.recv_multi(marked_buffer(20 * 24), ANY, 1).unwrap();
     let lens_bytes = |number: u64| if number.is_multiple_of(2) { 24 } else { 0 };

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use rustix::event::{Timespec, epoll};
 
 use super::prelude::*;
-use crate::sleeping::{sleep_in_wait_set_until_operation_ends, sleep_on_wait_set};
+use crate::sleeping::sleep_on_wait_set;
 
 /// A length that exceeds the bytes that transports buffer for an idle peer.
 const LEN_BYTES: usize = 100_000;
@@ -133,14 +133,11 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
         let listener = server.open_listener(LISTENER);
         let name = listener.name().unwrap();
         let next_event = || {
-            let deadline = Deadline::new();
-            loop {
+            let heard = poll_until("an event", || {
                 sleep_on_wait_set(&set);
-                match server.poll_event() {
-                    Some(heard) => break heard.expect("nothing fails"),
-                    None => deadline.yield_or_panic("an event"),
-                }
-            }
+                server.poll_event()
+            });
+            heard.expect("nothing fails")
         };
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -149,8 +146,11 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
                 let accepting = server.accept(&request, b"");
                 accepting.recv(marked_buffer(8), ANY, 1).unwrap();
                 assert!(matches!(next_event(), ConnectionEvent::Connected { .. }));
-                let arrived = sleep_in_wait_set_until_operation_ends(&set, &server.cq).expect("no failure");
-                assert_eq!(received_bytes(&arrived.0.buffer), payload(1, 8));
+                let arrived = poll_until("a message", || {
+                    sleep_on_wait_set(&set);
+                    server.cq.read().expect("no failure")
+                });
+                assert_eq!(received_bytes(&arrived.buffer), payload(1, 8));
                 assert!(matches!(next_event(), ConnectionEvent::Shutdown { .. }));
             });
             let connecting = client.open_endpoint(CLIENT);

@@ -7,13 +7,13 @@ use homespun::endpoint::SendMsg;
 use homespun::flags::{BindFlags, CompletionFlags, CounterEvents};
 use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
 use homespun::{
-    AddressVector, AvAttr, CompletionQueue, ConnectionEvent, Counter, CounterAttr, CqAttr, Domain, Endpoint,
-    Error, FabricAddress, Misuse, SharedReceiveContext, Tag,
+    AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, Endpoint, Error,
+    FabricAddress, Misuse, SharedReceiveContext, Tag,
 };
 use homespun_engine::loopback::Faults;
 
 use super::{Observed, Program, ReceiveLosses};
-use crate::connecting::{self, CLIENT, LISTENER, SERVER, Side};
+use crate::connecting::{self, CLIENT, ConnectionEvent, LISTENER, SERVER, Side};
 use crate::model::Offer;
 use crate::model::history::{BufferOp, Event, Incarnation, Operation, Post, ReceiveEnd};
 use crate::model::program::{ReceiveStep, SendCall, SendStep, Step};
@@ -134,7 +134,7 @@ impl<'a> Runner<'a> {
                     wait_until_connected(&sides, endpoint);
                 }
                 self.peers.push(self.net.party_of_connection(client, connecting));
-                accepting
+                accepting.expect_local().clone()
             }
         };
         self.members.push(Member { endpoint: Some(endpoint), cq, received, failures: 0 });
