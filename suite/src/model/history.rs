@@ -376,9 +376,8 @@ impl History {
     }
 
     /// Records the post of a message.
-    pub(crate) fn post_send(&mut self, post: Post, tag: Option<u64>, len_bytes: usize) {
-        let posted_at = self.record(Event::Posted(Operation::Send(self.sends.len())));
-        let post = Post { posted_at, ..post };
+    pub(crate) fn post_send(&mut self, mut post: Post, tag: Option<u64>, len_bytes: usize) {
+        post.posted_at = self.record(Event::Posted(Operation::Send(self.sends.len())));
         self.sends.push(SendOp { post, tag, len_bytes, ..SendOp::default() });
     }
 
@@ -410,12 +409,11 @@ impl History {
     /// Records the post of an access to a part of a region.
     pub(crate) fn post_access(
         &mut self,
-        post: Post,
+        mut post: Post,
         access: Access,
         (place, len_bytes): (usize, usize),
     ) -> &mut AccessOp {
-        let posted_at = self.record(Event::Posted(Operation::Access(self.accesses.len())));
-        let post = Post { posted_at, ..post };
+        post.posted_at = self.record(Event::Posted(Operation::Access(self.accesses.len())));
         self.accesses.push_mut(AccessOp { post, access, place, len_bytes, ..AccessOp::default() })
     }
 

@@ -282,8 +282,9 @@ struct Run {
 }
 
 impl Run {
-    fn new(role: EndpointRole, config: Config, can_pull: bool) -> Run {
-        let mut node = Node::new(Config { role, ..config });
+    fn new(role: EndpointRole, mut config: Config, can_pull: bool) -> Run {
+        config.role = role;
+        let mut node = Node::new(config);
         node.transport.pull_min_bytes = can_pull.then_some(5);
         node.transport.memory = vec![7; 300_000];
         Run {
@@ -329,11 +330,11 @@ impl Run {
 
     /// Returns a reported request for a connection.
     fn request(&self, which: usize) -> Option<RequestId> {
-        let ids = self.node.sink.events.iter().filter_map(|event| match event {
+        let mut ids = self.node.sink.events.iter().filter_map(|event| match event {
             ConnectionReport::Requested(request) => Some(request.id),
             _ => None,
         });
-        ids.skip(which).next()
+        ids.nth(which)
     }
 
     /// Returns the peer at this port, or the connected one.
