@@ -172,7 +172,8 @@ impl ProviderParty {
     /// EAGAIN is a matter of tests.
     fn execute_patiently(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
         let inner = if let RemoteCall::At(_, call) = &call { call } else { &call };
-        if !matches!(inner, RemoteCall::Endpoint(_)) || self.opening.provider.is_homespun() {
+        let is_post = matches!(inner, RemoteCall::Endpoint(call) if call.is_post());
+        if !is_post || self.opening.provider.is_homespun() {
             return self.execute(call);
         }
         let begin = Instant::now();

@@ -340,6 +340,7 @@ impl RawBuffer {
         assert_eq!(context, self.context, "the completion of another operation");
         self.pieces.iter().for_each(Piece::check_guard);
         let mut message: Vec<u8> = self.pieces.iter().flat_map(Piece::bytes).collect();
+        assert!(len_bytes <= message.len(), "a completion tells of {len_bytes} bytes in {}", message.len());
         let beyond = message.split_off(len_bytes);
         let is_unchanged = beyond == marked_buffer(beyond.len());
         assert!(is_unchanged || !self.keeps_rest, "memory beyond the message was written to: {beyond:?}");

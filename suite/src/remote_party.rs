@@ -21,7 +21,12 @@ const ENTRY: &str = "party_process_entry";
 
 /// The name of a call, without what it carries.
 fn name_of(call: &RemoteCall) -> String {
-    format!("{call:?}").chars().take_while(|&char| char.is_alphanumeric() || char == '(').collect()
+    if let RemoteCall::At(_, call) = call {
+        return name_of(call);
+    }
+    let shown = format!("{call:?}");
+    let names = shown.split(|char: char| !char.is_alphanumeric());
+    names.take(2).collect::<Vec<_>>().join(" ").trim_end().to_owned()
 }
 
 /// Starts the test's program again, at the entry for parties.

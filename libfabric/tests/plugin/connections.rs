@@ -324,7 +324,7 @@ fn connection_calls_without_their_prerequisites_are_refused() {
     assert_eq!([connect(ep, &to, b""), accept(ep, b""), call!(ep, cm.shutdown, 0)], [ENOSYS; 3]);
 }
 
-/// What a backlog does is the subject of `suite/src/semantics/connections.rs`.
+/// What a backlog does is the subject of `suite/src/semantics/connected/connections.rs`.
 /// Shows fi_endpoint/cm-data-size.
 #[test]
 fn passive_endpoint_has_options_and_a_backlog() {

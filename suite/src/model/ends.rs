@@ -132,10 +132,8 @@ impl Ends<'_> {
         for (number, access) in self.history.accesses.iter().enumerate() {
             let what = || format!("access {number}: {access:?}");
             self.check_post(&access.post, what)?;
-            let post = &access.post;
-            let is_to_be_told = access.has_data && post.has_succeeded() && self.is_original(post.to);
-            let is_told = access.data_read_at.is_some() || !self.history.is_alive(post.by);
-            require(!is_to_be_told || is_told, "fi_cq/flag-remote-data", what)?;
+            let is_told = !self.history.is_untold(access) || !self.history.is_alive(access.post.by);
+            require(is_told, "fi_cq/flag-remote-data", what)?;
         }
         Ok(())
     }

@@ -406,6 +406,12 @@ impl History {
         self.peeks.push_mut(PeekOp { at, tagged, from, then, posted_at, ended: None, claim: None })
     }
 
+    /// Whether a living target has not yet read the remote data of a successful write.
+    pub(crate) fn is_untold(&self, access: &AccessOp) -> bool {
+        let is_to_be_told = access.has_data && access.post.has_succeeded();
+        is_to_be_told && access.data_read_at.is_none() && self.places[access.post.to].has_original_endpoint()
+    }
+
     /// Records the post of an access to a part of a region.
     pub(crate) fn post_access(
         &mut self,

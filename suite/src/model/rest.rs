@@ -143,7 +143,8 @@ impl Runner<'_> {
         let History { sends, peeks, accesses, .. } = &self.history;
         let sends = sends.iter().filter(|send| self.is_unfinished(&send.post));
         let peeks = peeks.iter().filter(|peek| self.is_peek_unfinished(peek)).map(|peek| format!("{peek:?}"));
-        let accesses = accesses.iter().filter(|access| self.is_unfinished(&access.post));
+        let accesses =
+            accesses.iter().filter(|it| self.is_unfinished(&it.post) || self.history.is_untold(it));
         let sends = sends.map(|send| format!("{send:?}"));
         sends.chain(peeks).chain(accesses.map(|access| format!("{access:?}"))).collect()
     }

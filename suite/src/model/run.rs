@@ -1,13 +1,14 @@
 //! Runs a program to its end, and records its history.
 
 use std::collections::BTreeSet;
-use std::{mem, thread};
+use std::mem;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, CompletionFlags};
 use homespun::{Address, Again, Buffer, Error, FabricAddress, OperationError, Tag};
 
 use crate::connecting::Side;
+use crate::deadline::run_while_driving;
 use crate::model::accesses::plain_part;
 use crate::model::connected::open_connected_parties;
 use crate::model::ends::EVERY_END;
@@ -457,14 +458,8 @@ pub(crate) fn source_address(from: Option<usize>) -> FabricAddress {
 }
 
 /// Closes endpoints. Drives the parties meanwhile, since closing waits for peers.
-pub(crate) fn close_while_driving<T: Send>(net: &Net, endpoints: T) {
-    thread::scope(|scope| {
-        let closing = scope.spawn(|| drop(endpoints));
-        while !closing.is_finished() {
-            net.progress();
-            thread::yield_now();
-        }
-    });
+pub(crate) fn close_while_driving<T: Send + 'static>(net: &Net, endpoints: T) {
+    run_while_driving(move || drop(endpoints), || net.progress());
 }
 
 /// Makes a receive.

@@ -1,6 +1,7 @@
 //! Receive contexts that endpoints share: `fi_srx_context` of `fi_endpoint(3)`.
 
 use super::prelude::*;
+use crate::deadline::run_while_driving;
 
 /// Message lengths. The first is sent in one piece, and the second in several. The sender may only announce
 /// the longer ones.
@@ -174,12 +175,7 @@ impl<'a> Sharers<'a> {
 
 /// Closes a party while all others make progress.
 fn close_with_progress<T: Send + 'static>(sharers: &Sharers<'_>, closing: T) {
-    let (closing, deadline) = (thread::spawn(move || drop(closing)), Deadline::new());
-    while !closing.is_finished() {
-        sharers.drive_repeatedly();
-        deadline.yield_or_panic("a close");
-    }
-    closing.join().expect("a close does not panic");
+    run_while_driving(move || drop(closing), || sharers.drive_repeatedly());
 }
 
 /// Shows fi_endpoint/shared-context-count, fi_endpoint/shared-receives, fi_endpoint/one-shared-direction.
