@@ -484,6 +484,28 @@ mod long_doubles {
     }
 
     #[test]
+    fn negative_long_doubles_are_ordered() {
+        for pair in [(-2, -1), (-3, -2), (-1, 0), (-1, 1)] {
+            let [less, more] = [pair.0, pair.1].map(extended_from_integer);
+            // Each case has the element that the operation stores into, and the other as operand and as
+            // compared value.
+            for (op, element, other, is_stored) in [
+                (AtomicOp::Min, more, less, true),
+                (AtomicOp::Min, less, more, false),
+                (AtomicOp::Max, less, more, true),
+                (AtomicOp::Max, more, less, false),
+                (AtomicOp::CswapLt, more, less, true),
+                (AtomicOp::CswapLt, less, more, false),
+                (AtomicOp::CswapGt, less, more, true),
+                (AtomicOp::CswapGt, more, less, false),
+            ] {
+                let expected = is_stored.then(|| encode_with_dirty_padding(other));
+                assert_eq!(combine_long_doubles(op, element, other, other), expected, "{op} of {pair:?}");
+            }
+        }
+    }
+
+    #[test]
     fn long_double_padding_is_copied_with_operand_and_kept_by_sum() {
         let element = encode_with_dirty_padding(extended_from_integer(5));
         let mut operand = encode_with_dirty_padding(extended_from_integer(7));

@@ -40,7 +40,7 @@ use crate::operation::{
     TransmitOptions, TransmitRequest,
 };
 use crate::peers::Peers;
-use crate::region::{Persist, Region, RegionAttr, Regions};
+use crate::region::{CountAccess, Persist, Region, RegionAttr, Regions};
 use crate::remote_memory::RemoteMemory;
 use crate::shared_receiver::{MemberId, SharedReceiver};
 use crate::transport::{

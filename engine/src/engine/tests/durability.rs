@@ -58,6 +58,42 @@ pub(super) fn write_header(op: u64, key: u64, place: u64, len_bytes: u64, durabl
 }
 
 #[test]
+fn unfenced_commit_flushes_its_own_bytes_after_the_last_and_before_its_answer() {
+    let (mut node, _) = engine_with_peer();
+    let (_region, device) = add_persistent_region(&node.engine, KEY);
+    node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
+    node.frame_begun(LINK, &write_header(2, KEY, 20, 6, Durable::Written));
+    node.payload_arrived(LINK, b"123");
+    assert_eq!(device.take_persisted(), [], "not all of it is there");
+    node.payload_arrived(LINK, b"456");
+    assert_eq!((device.take_persisted(), sent_answers(&node.transport)), (vec![(20, 6)], vec![]));
+    node.transmit();
+    assert_eq!(sent_answers(&node.transport), [1, 2].map(|op| (op, Outcome::Done)));
+}
+
+#[test]
+fn unfenced_commit_of_an_offer_flushes_after_its_last_byte() {
+    for pulled in [Pull::Done, Pull::Refused] {
+        let (mut node, _) = engine_with_peer();
+        let (_region, device) = add_persistent_region(&node.engine, KEY);
+        node.transport.memory = b"hello".to_vec();
+        node.transport.pulls = [pulled].into();
+        let kind = RmaKind::Offer { data: Some(3), remote_bytes: REMOTE.len() as u8 };
+        let offer = Rma { op: 5, key: KEY, address: 1007, len_bytes: 5, kind, durable: Durable::Written };
+        node.frame(LINK, &Header::Rma(offer), REMOTE);
+        assert_eq!(device.take_persisted(), []);
+        node.transmit();
+        if pulled == Pull::Refused {
+            assert_eq!(device.take_persisted(), []);
+            node.pass_with_frame(LINK, &Header::Data { op: 5, len_bytes: 5 }, b"hello");
+        }
+        assert_eq!(device.take_persisted(), [(7, 5)]);
+        assert_eq!(sent_outcomes(&node.transport), [Outcome::Done]);
+        assert_eq!(node.sink.ended.len(), 1, "the target is told");
+    }
+}
+
+#[test]
 fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
     let (mut node, _) = engine_with_peer();
     let other = LinkId(8);

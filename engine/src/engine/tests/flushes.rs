@@ -1,6 +1,6 @@
 //! Tests of flushes, from both sides, with a device that records what is made durable.
 
-use super::durability::{Device, write_header};
+use super::durability::{Device, add_persistent_region, write_header};
 use super::*;
 
 mod parts;
@@ -13,6 +13,20 @@ pub(super) fn flush_request(to: PeerId, kind: FlushKind, len_bytes: u64, context
 /// A flush of a region that begins at the address 1000.
 fn flush_header(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable) -> Header {
     Header::Rma(Rma { op, key, address: 1000 + place, len_bytes, kind: RmaKind::Flush, durable })
+}
+
+#[test]
+fn visibility_flush_leaves_writes_to_a_fenced_commit() {
+    let (mut node, _) = engine_with_peer();
+    let (_region, device) = add_persistent_region(&node.engine, KEY);
+    node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
+    node.frame(LINK, &flush_header(2, KEY, 0, 100, Durable::Nothing), b"");
+    assert_eq!(device.take_persisted(), []);
+    node.frame(LINK, &write_header(3, KEY, 9, 0, Durable::Everything), b"");
+    assert_eq!(device.take_persisted(), [(0, 4)]);
+    node.pass_with_frame(LINK, &flush_header(4, KEY, 20, 70, Durable::Written), b"");
+    assert_eq!(sent_answers(&node.transport), [1, 2, 3, 4].map(|op| (op, Outcome::Done)));
+    assert_eq!(node.sink.counted, [(CounterEvents::REMOTE_WRITE, true); 2], "the writes, not the flushes");
 }
 
 #[test]

@@ -121,6 +121,27 @@ fn exposed_send_is_cancellable_until_its_request_is_sent() {
 }
 
 #[test]
+fn acknowledgements_do_not_count_offers() {
+    let (mut node, peer) = engine_that_exposes();
+    let small = |context| send_request(peer, b"small", context).level(Level::Transmit);
+    node.post(small(1));
+    node.post(large_send_request(peer, 2, Level::Transmit));
+    node.post(small(3));
+    node.header(LINK, Header::Ack { received: 2 });
+    assert_eq!(node.ended_contexts(), [1, 3]);
+    // A payload that is partly written does not count as a message either.
+    let op = offered_ops(&node.transport)[0];
+    node.header(LINK, clear_header(op));
+    node.transport.answers = [Sent::Partial(1)].into();
+    node.transmit();
+    node.header(LINK, Header::Ack { received: 2 });
+    assert!(ended_errors(&node.sink).is_empty());
+    node.header(LINK, Header::Ack { received: 3 });
+    node.transmit();
+    assert_eq!(ended_errors(&node.sink), [(2, Errno::EPROTO)]);
+}
+
+#[test]
 fn connecting_link_that_took_an_offer_stays_in_use() {
     let mut node = Node::new(untimed_config());
     node.transport.pull_min_bytes = Some(10);

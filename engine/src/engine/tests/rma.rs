@@ -68,6 +68,74 @@ fn last_sent_op(transport: &Scripted) -> u64 {
     }
 }
 
+/// A counter of the accesses to a region.
+#[derive(Default)]
+struct AccessCounter(AtomicUsize);
+
+impl CountAccess for AccessCounter {
+    fn count(&self, _: CounterEvents) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Binds a counter to all accesses to a region.
+fn bind_access_counter(region: &Region) -> Arc<AccessCounter> {
+    let counter = Arc::new(AccessCounter::default());
+    let bound: Arc<dyn CountAccess> = counter.clone();
+    region.bind_counter(CounterEvents::OF_REGION, &bound).unwrap();
+    counter
+}
+
+#[test]
+fn access_counts_for_endpoint_and_region_with_rma_events_only() {
+    let [read, write] = [CounterEvents::REMOTE_READ, CounterEvents::REMOTE_WRITE];
+    let offer = RmaKind::Offer { data: Some(9), remote_bytes: REMOTE.len() as u8 };
+    for rma_events in [true, false] {
+        let (mut node, _) = engine_with_config(Config { rma_events, ..untimed_config() });
+        let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
+        let region = node.engine.target.regions().add(Region::owned(10, attr).unwrap()).unwrap();
+        let counter = bind_access_counter(&region);
+        node.transport.memory = b"pulled".to_vec();
+        node.pass_with_frame(LINK, &rma_header(1, 0, 4, WRITE), b"4444");
+        node.pass_with_frame(LINK, &rma_header(2, 0, 6, offer), REMOTE);
+        node.pass_with_frame(LINK, &rma_header(3, 0, 6, RmaKind::Read), b"");
+        node.pass_with_frame(LINK, &rma_header(4, 0, 0, RmaKind::Read), b"");
+        let mut expected = [write, write, read, read].map(|event| (event, true)).to_vec();
+        expected.truncate(if rma_events { 4 } else { 0 });
+        assert_eq!((counter.0.load(Ordering::Relaxed), &node.sink.counted), (expected.len(), &expected));
+        assert_eq!(sent_answers(&node.transport).len(), 4);
+    }
+}
+
+#[test]
+fn read_is_counted_once_all_its_data_is_sent() {
+    let (mut node, region) = engine_with_region(6);
+    let counter = bind_access_counter(&region);
+    node.transport.answers = [Sent::Partial(3), Sent::Full].into();
+    node.pass_with_frame(LINK, &rma_header(5, 0, 6, RmaKind::Read), b"");
+    assert_eq!((counter.0.load(Ordering::Relaxed), &node.sink.counted[..]), (0, &[][..]));
+    node.transmit_times(2);
+    let counted = [(CounterEvents::REMOTE_READ, true)];
+    assert_eq!((counter.0.load(Ordering::Relaxed), &node.sink.counted[..]), (1, &counted[..]));
+}
+
+#[test]
+fn write_to_region_closed_amid_it_is_placed_no_further_and_refused() {
+    let (mut node, _) = engine_with_peer();
+    let mut memory = vec![0; 5];
+    let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
+    let region = node.engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
+    node.frame_begun(LINK, &rma_header(3, 0, 4, WRITE));
+    node.arrivals().payload_space(LINK)[0][..2].copy_from_slice(b"<<");
+    node.arrivals().bytes_placed(LINK, 2);
+    node.engine.target.regions().close(&region);
+    assert!(node.arrivals().payload_space(LINK).is_empty());
+    node.payload_arrived(LINK, b"<<");
+    node.transmit();
+    assert_eq!(memory, b"<<\0\0\0");
+    assert_eq!(sent_answers(&node.transport), [(3, Outcome::Refused(Refusal::Key))]);
+}
+
 #[test]
 fn long_read_is_sent_in_pieces_with_messages_between() {
     let (mut node, region) = engine_with_region(READ_PIECE_MAX_BYTES + 3);
