@@ -22,6 +22,21 @@ fn count_open_fds() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+/// Connections without a hello, and connects to a vacant address.
+fn failed_links_close_their_descriptors() {
+    let (mut client, mut server) = (Side::open(&TcpProvider::new()), Side::open(&TcpProvider::new()));
+    let begin = count_open_fds();
+    let mut stranger = TcpStream::connect(server.transport.address().socket_addr()).unwrap();
+    stranger.write_all(b"hello?").unwrap();
+    let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    client.transport.connect(vacant.into());
+    drive_until("both to end", &mut [&mut client, &mut server], |sides| {
+        sides[0].events.down.len() == 1 && count_open_fds() == begin + 1
+    });
+    drop(stranger);
+    assert_eq!(count_open_fds(), begin);
+}
+
 fn descriptor_exhaustion_delays_links_and_loses_none() {
     // Without descriptors no claim is checked, so the links would displace each other.
     let provider = TcpProvider::new().with_unproven_grace(Duration::MAX);
@@ -168,6 +183,7 @@ fn link_to_itself_without_descriptors_fails_at_once() {
 #[test]
 fn descriptors_are_closed_and_exhaustion_delays_links() {
     let begin = count_open_fds();
+    failed_links_close_their_descriptors();
     descriptor_exhaustion_delays_links_and_loses_none();
     exhausted_accept_displaces_a_silent_connection();
     exhausted_accept_displaces_an_unproven_link();

@@ -172,3 +172,15 @@ fn killed_follower_is_reported() {
         assert!(outcome.stderr.starts_with(complaint), "{outcome:?}");
     }
 }
+
+#[test]
+fn bare_loop_pins_to_the_given_cores() {
+    let outcome =
+        run(&["bare", "ring-pingpong", "--size", "8", "--iterations", "20", "--cores", "100000,100000"]);
+    assert_eq!(outcome.status.code(), Some(1), "{outcome:?}");
+    assert!(outcome.stderr.starts_with("homespun: cannot pin to core 100000: "), "{outcome:?}");
+    for cores in ["0", "0,", "0,x", "0,1,2"] {
+        let outcome = run(&["bare", "ring-pingpong", "--size", "8", "--iterations", "1", "--cores", cores]);
+        assert_eq!(outcome.status.code(), Some(2), "{cores}: {outcome:?}");
+    }
+}

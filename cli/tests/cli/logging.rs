@@ -31,6 +31,20 @@ fn verbose_option_shows_why_hints_are_refused() {
 }
 
 #[test]
+fn more_verbose_options_show_more() {
+    let measure = ["pingpong", "--domain", "tcp", "--sizes", "8", "--iterations", "20"];
+    let levels = |option: &str| {
+        let outcome = run(&[&["-v", option], &measure[..]].concat());
+        assert!(outcome.status.success(), "{outcome:?}");
+        ["info", "debug", "trace"]
+            .map(|level| outcome.stderr.contains(&format!("homespun: {level}: homespun")))
+    };
+    assert!(!levels("-v")[2], "-vv shows no traces");
+    assert!(levels("-v")[1], "-vv shows the life of links");
+    assert!(levels("-vv")[1], "-vvv shows it as well");
+}
+
+#[test]
 fn trace_names_the_peer_whose_large_messages_take_another_way() {
     let ways = run(&["info", "--domain", "shm"]);
     if ways.stdout.contains("barred") {

@@ -66,6 +66,18 @@ fn json_pingpong_is_one_document_with_every_domain() {
 }
 
 #[test]
+fn json_client_prints_the_document_of_its_domain() {
+    let (_server, address) = start_server(&["--domain", "SHM"]);
+    let client = ["pingpong", &address, "-d", "Shm", "--sizes", "8", "--iterations", "20", "--json"];
+    let outcome = run(&client);
+    assert!(outcome.status.success(), "{outcome:?}");
+    let document: Value = serde_json::from_str(&outcome.stdout).expect("one JSON document");
+    let domain = &document["domains"][0];
+    assert_eq!((&domain["domain"], &domain["server_address"]), (&"shm".into(), &address.into()));
+    assert!(domain["client_core"].is_null() && domain["server_core"].is_null(), "{domain}");
+}
+
+#[test]
 fn server_serves_one_client_and_ends() {
     let (server, address) = start_server(&[]);
     let client = run(&["pingpong", &address, "--sizes", "0,8,64K", "--iterations", "20", "--check"]);

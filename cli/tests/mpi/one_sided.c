@@ -4,7 +4,7 @@
  *
  * Runs with two ranks or more. Rank 0 ends with a line that begins "every access checked". An error is printed to
  * standard error, and ends all ranks. Arguments name what to skip where an MPI has faults of its own: operations
- * ("MPI_MIN"), and compare-and-swap of a rank's own memory ("own").
+ * ("MPI_MIN"), "order", and compare-and-swap of a rank's own memory ("own").
  */
 
 #include "checking.h"
@@ -337,6 +337,24 @@ static void counters(const struct type *type) {
     close_window(&window);
 }
 
+/* Checks that the accesses of one rank to one element happen in the order of the calls. */
+static void in_order(void) {
+    struct window window = open_window(OWN, 8);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, window.win);
+    MPI_Aint there = at(&window, next_rank(), 0);
+    int64_t numbers[TURNS], found[TURNS];
+    for (int turn = 0; turn < TURNS; turn++) {
+        numbers[turn] = 1000 * rank + turn;
+        MPI_Accumulate(&numbers[turn], 1, MPI_INT64_T, next_rank(), there, 1, MPI_INT64_T, MPI_REPLACE, window.win);
+        MPI_Fetch_and_op(&numbers[turn], &found[turn], MPI_INT64_T, next_rank(), there, MPI_NO_OP, window.win);
+    }
+    MPI_Win_unlock_all(window.win);
+    for (int turn = 0; turn < TURNS; turn++)
+        if (found[turn] != numbers[turn]) fail("in order: %lld in turn %d", (long long) found[turn], turn);
+    close_window(&window);
+}
+
 int main(int count, char **arguments) {
     MPI_Init(&count, &arguments);
     left_out = arguments + 1;
@@ -354,6 +372,7 @@ int main(int count, char **arguments) {
         }
     accumulate(&TYPES[3], &OPERATIONS[0], 100000, LOCK_SHARED);
     counters(&TYPES[2]), counters(&TYPES[3]);
+    if (!is_left_out("order")) in_order();
 
     uint64_t own[] = { checked_messages, checked_bytes }, all[2];
     MPI_Reduce(own, all, 2, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);

@@ -14,6 +14,10 @@ const OF_ACCESSES: &[&str] = &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi
 const WITH_LOCKS: &[&str] =
     &["--mca", "osc", "rdma", "--mca", "btl", "self,ofi", "--mca", "osc_rdma_acc_use_amo", "0"];
 
+/// Excludes a test of order. Open MPI 4.1 sends accumulates as messages. If an accumulate is postponed,
+/// those in the next message overtake it, with any provider.
+const WITHOUT_ORDER: &[&str] = &["order"];
+
 /// Excludes accesses of a rank to its own memory. Open MPI 4.1 crashes if a rank compares and swaps
 /// eight of its own bytes through the libfabric module. The module (`mca_btl_ofi_acswap`) then
 /// dereferences a handle that only memory of other ranks has.
@@ -26,7 +30,7 @@ const ADDED_AND_SWAPPED: &[&str] = &["MPI_MIN", "MPI_MAX", "MPI_LAND", "MPI_BXOR
 
 #[test]
 fn open_mpi_accesses_with_messages_are_intact() {
-    ONE_SIDED.run_and_check(Mpi::Open, 3, OF_MESSAGES, &[]);
+    ONE_SIDED.run_and_check(Mpi::Open, 3, OF_MESSAGES, WITHOUT_ORDER);
 }
 
 #[test]

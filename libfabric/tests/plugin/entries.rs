@@ -141,6 +141,8 @@ fn error_entry_is_written_to_the_size_of_the_api_version() {
         stranger.ep.inject(b"too long", to);
         let entry = read(&mut data);
         assert_eq!((entry.err, entry.olen, entry.err_data.is_null()), (265, 5, !has_room));
+        assert_eq!((entry.len, entry.buf, entry.op_context), (3, NULL, numbered_context(8)));
+        assert_eq!((entry.flags, entry.tag), (RECV | MSG, 0));
         assert_eq!(entry.err_data_size, if has_size { 0 } else { room_bytes });
         assert!(api_version < newest || entry.src_addr == known);
         assert!(
@@ -231,7 +233,9 @@ fn peek_reads_no_vector() {
     // A count that would be refused.
     let (peek, tagged_peek) = messages(ptr::null(), usize::MAX, FI_ADDR_UNSPEC, numbered_context(1));
     let (message, tagged) = messages(&raw const part, 1, own, numbered_context(1));
-    for (flags, expected) in [(CLAIM | DISCARD, ENOENT), (CLAIM, EINVAL), (PEEK, 0)] {
+    for (flags, expected) in
+        [(CLAIM | DISCARD, ENOENT), (CLAIM, EINVAL), (PEEK | CLAIM | DISCARD, EINVAL), (PEEK, 0)]
+    {
         let posted = call!(node.ep, msg.recvmsg, &raw const peek, flags) as c_int;
         let posted_tagged = call!(node.ep, tagged.recvmsg, &raw const tagged_peek, flags) as c_int;
         assert_eq!((posted, posted_tagged), (expected, expected), "{flags:#x}");

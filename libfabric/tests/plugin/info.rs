@@ -1,11 +1,13 @@
 //! `fi_prov_ini` and `fi_getinfo`. What hints are granted is the subject of `src/getinfo/negotiate/tests.rs`
 //! and `tests/capabilities/`; how hints and answers are converted, of `libfabric/src/info/tests.rs`.
 
+use std::ffi::CString;
 use std::process::Command;
-use std::{env, ptr, slice};
+use std::{env, mem, ptr, slice};
 
 use homespun::info::Threading;
 use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiInfo};
+use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::{FI_SOCKADDR_IN, fi_version};
 use homespun_fi::fi_prov_ini;
 use libc::c_void;
@@ -25,6 +27,17 @@ fn provider_reports_its_name_and_versions() {
     assert!(provider.version > 0 && provider.fi_version >= fi_version(2, 6));
     // A reloaded host gets the same provider.
     assert_eq!(fi_prov_ini().cast_const(), ptr::from_ref(provider));
+
+    // The library that a host loads, which Cargo puts beside this program, exports the entry point.
+    let path = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
+    let path = CString::new(path.into_os_string().into_encoded_bytes()).expect("no zero");
+    // SAFETY: loading the library runs none of its code, and the entry point has this type.
+    unsafe {
+        let entry = libc::dlsym(libc::dlopen(path.as_ptr(), libc::RTLD_NOW), c"fi_prov_ini".as_ptr());
+        assert!(!entry.is_null(), "{path:?}");
+        let entry: extern "C" fn() -> *mut FiProvider = mem::transmute(entry);
+        assert_eq!(read_c_str((*entry()).name), "homespun");
+    }
 }
 
 #[test]
@@ -74,6 +87,7 @@ fn getinfo_offers_nothing_to_other_layers_and_socket_endpoints() {
         (None, false),
         (Some(c"homespun2;^ofi_rxm"), false),
         (Some(c"tcp;^homespun"), false),
+        (Some(c"^ofi_rxm"), false),
         (Some(c"homespun;^ofi_rxm"), true),
         (Some(c"Homespun"), true),
     ] {
@@ -86,6 +100,7 @@ fn getinfo_offers_nothing_to_other_layers_and_socket_endpoints() {
         let found = answer.map(|list| list.iter().all(is_msg));
         assert_eq!(found, if is_offered { Ok(true) } else { Err(ENODATA) }, "{names:?}");
     }
+    assert_eq!(getinfo(None, None, OFI_CORE_PROV_ONLY, None).err(), Some(ENODATA));
     // FI_EP_SOCK_STREAM and FI_EP_SOCK_DGRAM.
     for ep_type in [4, 5] {
         let mut hints = InfoList::hints();
@@ -108,7 +123,15 @@ fn getinfo_converts_node_and_service() {
         let list = getinfo(node, Some(c""), flags, None).expect("an answer");
         assert_eq!(list.info().dest_addr.is_null(), node.is_none());
     }
+    assert!(getinfo(None, None, 0, Some(&list)).is_ok(), "the answer as hints");
     let getinfo = provider().getinfo;
+    // The host checks the version.
+    for version in [0, fi_version(1, 4)] {
+        let mut list = ptr::null_mut();
+        // SAFETY: only the place for the result is not null.
+        let result = unsafe { getinfo(version, ptr::null(), ptr::null(), 0, ptr::null(), &raw mut list) };
+        assert_eq!((result, list.is_null()), (0, false), "{version:#x}");
+    }
     // SAFETY: null is checked.
     let result = unsafe { getinfo(API_VERSION, ptr::null(), ptr::null(), 0, ptr::null(), ptr::null_mut()) };
     assert_eq!(result, EINVAL, "no place for the answer");
@@ -166,6 +189,10 @@ fn open_fabrics_and_domains_process_entry() {
     for named in [own_domain, own_second] {
         assert_eq!(getinfo_naming(own_fabric, named), Ok(vec![of_tcp(named), of_tcp(named)]));
     }
+
+    let mut hints = InfoList::hints();
+    (hints.domain().domain, hints.domain().name) = (own_domain, duplicate(c"shm"));
+    assert_eq!(getinfo(None, None, 0, Some(&hints)).err(), Some(ENODATA), "it has another name");
 
     // Hints that name the closed domain fail. Without such hints, infos point to the next open domain.
     assert!(domain.close().is_ok());

@@ -56,8 +56,12 @@ fn object_of_another_class_is_refused() {
         // SAFETY: the objects are open.
         assert_eq!(unsafe { ((*(*ep).ops).bind)(ep, wrong, 0) }, EINVAL);
     }
-    // SAFETY: the objects are open, and the call checks the class first.
-    assert_eq!(unsafe { ((*(*node.cq.fid()).ops).close)(node.av.fid()) }, EINVAL);
+    let (cq, av) = (node.cq.as_ptr(), node.av.as_ptr());
+    // SAFETY: the objects are open, and the calls check the class first.
+    unsafe {
+        assert_eq!(((*(*node.cq.fid()).ops).close)(av.cast()), EINVAL);
+        assert_eq!(((*(*cq).ops).read)(av.cast(), NULL, 0), EINVAL as isize);
+    }
 }
 
 #[test]

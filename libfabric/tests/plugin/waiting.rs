@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 use std::{ptr, thread};
 
+use homespun::wait::MutexCond;
 use homespun_fi::abi::eq::{
-    FiCntrAttr, FiCqAttr, FiEqAttr, FiPollAttr, FiWaitAttr, FidCntr, FidEq, FidPoll, FidWait,
+    FiCntrAttr, FiCqAttr, FiEqAttr, FiMutexCond, FiPollAttr, FiWaitAttr, FidCntr, FidEq, FidPoll, FidWait,
 };
 use homespun_fi::abi::fid::Fid;
 use homespun_fi::abi::{
@@ -229,6 +230,29 @@ fn descriptor_wakes_a_polling_thread() {
                 all.forget(class);
             }
         }
+    }
+}
+
+/// Shows fi_cq/wait-object-is-signaled, fi_cq/wait-object-is-retrievable, fi_cq/wait-mutex-cond,
+/// fi_cq/getwait.
+#[test]
+fn mutex_and_condition_wake_a_waiting_thread() {
+    let all = &Waitables::open(FI_WAIT_MUTEX_COND);
+    let patience = Duration::from_millis(PATIENCE_MS.unsigned_abs().into());
+    for class in CLASSES {
+        let mut of = FiMutexCond { mutex: ptr::null_mut(), cond: ptr::null_mut() };
+        assert_eq!(all.control(class, FI_GETWAIT, &raw mut of), 0);
+        let pair = MutexCond { mutex: of.mutex, cond: of.cond };
+        thread::scope(|scope| {
+            // The mutex is held from `fi_trywait` until the wait, so the report is not missed.
+            let needs_wait = || {
+                wait_until("leave to sleep", || all.trywait(class) == 0);
+                scope.spawn(move || all.report(class));
+                true
+            };
+            assert!(posix::wait_on_condition_variable(pair, patience, needs_wait), "{class:?} was not woken");
+        });
+        assert_eq!(all.wait(class, 0), class.answers().0, "{class:?}");
     }
 }
 

@@ -165,5 +165,8 @@ mod tests {
         let wc = IbvWc::from(&completion(Operation::Recv, Status::Flushed));
         assert_eq!((wc.wr_id, wc.status, wc.qp_num), (7, 5, 9));
         assert_eq!((wc.opcode, wc.byte_len, wc.imm_data, wc.wc_flags), (0, 0, 0, 0));
+        let failed = completion(Operation::Write, Status::RemoteAccess);
+        let (legacy, early) = (LegacyCompletion::from(&failed), EarlyCompletion::from(&failed));
+        assert_eq!((legacy.op_status, early.op_status), (10, 10));
     }
 }

@@ -1,7 +1,7 @@
 //! Completion queues and the channels on which threads wait for them.
 
 use std::os::fd::AsRawFd;
-use std::sync::Mutex;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 use homespun_rpma::{
@@ -101,17 +101,30 @@ pub(crate) fn next_each_takes_several_completions_in_order(net: &Net) {
 
 /// Shows rpma_cq_wait/wait-leaves-completion, rpma_cq_wait/wait-found-completion.
 pub(crate) fn wait_returns_when_a_completion_comes(net: &Net) {
+    /// Enough for a completion to come before a wait, amid it and after it.
+    const ROUNDS: u64 = 100;
     let Pair { client, server, .. } = Pair::connect(net);
-    recv(&server, 1);
-    let queue = server.completion_queue().clone();
-    let sleeper = spawn_sleeper(move || {
-        // A wait that has returned has found something, which it leaves in the queue.
-        assert_eq!([queue.wait(), queue.wait()], [Ok(()), Ok(())]);
-        queue.next().expect("the wait has ended")
+    let barrier = Barrier::new(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                recv(&server, round);
+                barrier.wait();
+                // A wait that has returned has found something, which it leaves in the queue.
+                server.completion_queue().wait().unwrap();
+                server.completion_queue().wait().unwrap();
+                let received = server.completion_queue().next().expect("the wait has ended");
+                assert_eq!((received.op, received.op_context), (Operation::Recv, round));
+            }
+        });
+        for round in 0..ROUNDS {
+            barrier.wait();
+            send(&client, round);
+            client.completion_queue().wait().unwrap();
+            let sent = client.completion_queue().next().expect("the wait has ended");
+            assert_eq!((sent.op, sent.op_context), (Operation::Send, round));
+        }
     });
-    send(&client, 2);
-    let received = join_in_time(sleeper);
-    assert_eq!((received.op, received.op_context), (Operation::Recv, 1));
 }
 
 /// Shows rpma_cq_get_fd/descriptor-is-readable.

@@ -4,15 +4,15 @@ use std::thread;
 use std::time::Duration;
 
 use homespun_rpma::{
-    AddressFormat, ConnectionConfig, ConnectionEvent, ConnectionRequest, Endpoint, Error, Invalid,
+    AddressFormat, ConnectionConfig, ConnectionEvent, ConnectionRequest, Endpoint, Error, Invalid, Operation,
     PRIVATE_DATA_MAX_BYTES, Report, Status, Usage,
 };
 
 use homespun_suite::sleeping::{join_in_time, spawn_sleeper};
 
 use crate::harness::{
-    Memory, Net, Pair, expect_event, expect_failure, listen, next_request, next_request_unless_given_up,
-    payload, request, request_with_timeout, wait_readable,
+    Memory, Net, Pair, expect_event, expect_failure, expect_success, listen, next_request,
+    next_request_unless_given_up, payload, request, request_with_timeout, wait_readable,
 };
 
 pub(crate) fn accepted_request_connects_both_sides(net: &Net) {
@@ -128,6 +128,31 @@ pub(crate) fn dropped_connection_closes_the_other_side(net: &Net) {
         drop(dropped);
         expect_event(&left, ConnectionEvent::Closed);
         assert_eq!(left.disconnect(), Ok(()));
+    }
+}
+
+pub(crate) fn disconnect_carries_out_posted_sends_first(net: &Net) {
+    const COUNT: u64 = 60;
+    // Long messages need the peer's help.
+    for len_bytes in [8, 100_000] {
+        let Pair { client, server, client_peer, server_peer } = Pair::connect_deep(net);
+        let received = Memory::zeroed(&server_peer, COUNT as usize * len_bytes, Usage::RECV);
+        for number in 0..COUNT {
+            server.recv(received.slice(number as usize * len_bytes, len_bytes), number).unwrap();
+        }
+        let content: Vec<u8> = (0..COUNT).flat_map(|number| payload(number, len_bytes)).collect();
+        let sent = Memory::with(&client_peer, &content, Usage::SEND);
+        for number in 0..COUNT {
+            let slice = sent.slice(number as usize * len_bytes, len_bytes);
+            client.send(slice, Report::OnError, number).unwrap();
+        }
+        client.disconnect().unwrap();
+        drop(client);
+        for number in 0..COUNT {
+            expect_success(server.completion_queue(), Operation::Recv, number);
+        }
+        assert!(received.read(0, content.len()) == content);
+        expect_event(&server, ConnectionEvent::Closed);
     }
 }
 

@@ -42,6 +42,7 @@ over_every_transport! {
         disconnect_closes_both_sides
         disconnect_before_the_connection_fails
         dropped_connection_closes_the_other_side
+        disconnect_carries_out_posted_sends_first
         end_of_the_connection_flushes_posted_receives
         private_data_has_a_limit
         polled_request_is_returned_next
