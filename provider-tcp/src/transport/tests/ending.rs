@@ -150,6 +150,18 @@ fn connect_to_another_family_fails_with_eafnosupport() {
 }
 
 #[test]
+fn peer_death_inside_a_header_is_econnreset() {
+    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
+    let (mut raw, link) = connect_raw_peer(&mut side);
+    raw.write_all(&encode_frame(3, 1)).unwrap();
+    raw.write_all(&encode_frame(100, 2)[..5]).unwrap();
+    drop(raw);
+    assert_eq!(drive_until_down(&mut side, link), LinkError::System(Errno::ECONNRESET));
+    assert_eq!(side.received_frames(link), [(make_message(3, 1), make_payload(3, 1))]);
+    assert!(!side.inbox(link).unwrap().is_mid_frame());
+}
+
+#[test]
 fn frames_before_peer_death_are_read_after_a_failed_write() {
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
     let (mut raw, link) = connect_raw_peer(&mut side);
