@@ -38,7 +38,7 @@ pub struct Post {
     pub flags: Option<OpFlags>,
 }
 
-/// Leaked memory, with [`GUARD_BYTES`] behind it.
+/// Leaked memory, with a guard behind it.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece {
     /// The first address.
