@@ -7,9 +7,9 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::VERSION;
-use homespun_engine::wire::{Form, Header, samples};
+use homespun_engine::wire::samples::{self, stream_bytes};
+use homespun_engine::wire::{Form, Header};
 use proptest::prelude::*;
 
 use self::wire_checks::decode_stream;
@@ -88,17 +88,6 @@ fn any_frame() -> impl Strategy<Value = Frame> {
         let payload = (0..header.payload_len_bytes()).map(|at| first.wrapping_add(at as u8)).collect();
         (header, payload)
     })
-}
-
-fn stream_bytes(frames: &[Frame]) -> Vec<u8> {
-    let mut stream = Vec::new();
-    for (header, payload) in frames {
-        let mut buffer = [0; HEADER_MAX_BYTES];
-        let len_bytes = frame::emit(header, &mut buffer);
-        stream.extend_from_slice(&buffer[..len_bytes]);
-        stream.extend_from_slice(payload);
-    }
-    stream
 }
 
 proptest! {

@@ -103,7 +103,7 @@ impl Piece {
 }
 
 /// Returns leaked copies of these pieces.
-pub(super) fn leak_copies(pieces: &[Bytes]) -> Vec<Segment> {
+pub(super) fn leak_segments(pieces: &[Bytes]) -> Vec<Segment> {
     let leak = |bytes| {
         let Piece { address, len_bytes } = Piece::copy_of(bytes);
         Segment { address, len_bytes }
@@ -225,7 +225,7 @@ pub fn leak_and_register(
 
 /// Sends from leaked memory.
 pub fn send_from_raw_memory(endpoint: &Endpoint, pieces: &[Bytes], post: Post) -> Result<(), Error> {
-    let buffers = &leak_copies(pieces)[..];
+    let buffers = &leak_segments(pieces)[..];
     let Post { peer: to, tag, data, context, flags } = post;
     let flags = flags.unwrap_or(endpoint.tx_op_flags());
     // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays readable
@@ -294,7 +294,7 @@ impl RawBuffer {
     /// leaked memory, too.
     pub fn post_atomic(endpoint: &Endpoint, call: &AtomicCall) -> Result<Option<RawBuffer>, Error> {
         let AtomicCall { kind, operands, compares, results_bytes, target, context, flags, .. } = call;
-        let (operands, compares) = (&leak_copies(operands)[..], &leak_copies(compares)[..]);
+        let (operands, compares) = (&leak_segments(operands)[..], &leak_segments(compares)[..]);
         let (buffer, results) = RawBuffer::leak(results_bytes, *context);
         let (results, target, context, flags) = (&results[..], *target, *context, *flags);
         // SAFETY: the memory is initialised and never freed. Nothing else refers to it.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::form;
 use super::payload::marked_buffer;
-use super::raw::leak_copies;
+use super::raw::leak_segments;
 
 /// The call that accesses a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ impl RmaCall {
                 endpoint.writemsg(WriteMsg { buffers, to: peer, memory, data, context, flags })?;
             }
             (RmaBy::WriteRaw, _) => {
-                let buffers = &leak_copies(&buffers)[..];
+                let buffers = &leak_segments(&buffers)[..];
                 // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays
                 // readable and unchanged.
                 unsafe {

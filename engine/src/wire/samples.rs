@@ -1,6 +1,7 @@
 //! Headers for the tests and fuzz targets of layouts and transports. The rules determine the headers, so the
 //! tests also cover a new header.
 
+use super::frame::{self, HEADER_MAX_BYTES};
 use super::headers::AtomicForm;
 use super::rule::{Fields, Form};
 use super::{Header, WORDS_MAX};
@@ -97,4 +98,16 @@ mod tests {
             }
         }
     }
+}
+
+/// Returns the bytes of these frames, one after the other: each has a header and its payload.
+pub fn stream_bytes(frames: &[(Header, Vec<u8>)]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (header, payload) in frames {
+        let mut buffer = [0; HEADER_MAX_BYTES];
+        let len_bytes = frame::emit(header, &mut buffer);
+        stream.extend_from_slice(&buffer[..len_bytes]);
+        stream.extend_from_slice(payload);
+    }
+    stream
 }

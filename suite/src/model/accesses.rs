@@ -9,7 +9,7 @@ use crate::model::elements::{REGION_BYTES, ROWS, ROWS_END, element_values, opera
 use crate::model::history::{Access, Event, Incarnation, Level, Operation, Post};
 use crate::model::program::{AccessCall, AccessStep};
 use crate::model::receives::expect_lost_sender_errno;
-use crate::model::run::{Runner, expect_accepted_or_full};
+use crate::model::run::{Runner, expect_accepted_or_full, most_bytes};
 use crate::payload::{payload, received_bytes, split_unevenly};
 use crate::{Ended, FlushCall, Party, Region, RegionSpec, RmaBy, RmaCall};
 
@@ -38,7 +38,7 @@ impl Runner<'_> {
         let AccessStep { from, to, part: (place, len_bytes), call, fenced } = step;
         let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
         let injected = call == AccessCall::InjectWrite;
-        let len_bytes = len_bytes.min(self.most_bytes(party, injected));
+        let len_bytes = len_bytes.min(most_bytes(party, injected));
         let post = self.make_post((from, to), call.level(self.program.with_matches), fenced, injected);
         let identity = self.history.accesses.len();
         let (peer, address, key) = (FabricAddress(to as u64), region.address_at(place), region.key());

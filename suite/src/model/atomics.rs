@@ -8,7 +8,7 @@ use homespun::{Buffer, FabricAddress, RemoteMemory};
 use crate::model::elements::{ROWS, ROWS_END, compare_value, element_values, is_modelled, operand_value};
 use crate::model::history::{Access, AccessOp, Level, Operation};
 use crate::model::program::{AccessCall, AccessStep, ElementsCall, ElementsStep};
-use crate::model::run::{Runner, expect_accepted_or_full};
+use crate::model::run::{Runner, expect_accepted_or_full, most_bytes};
 use crate::payload::{received_bytes, split_unevenly};
 use crate::{AtomicBy, AtomicCall};
 
@@ -50,7 +50,7 @@ impl Runner<'_> {
         };
         let is_injected = call == ElementsCall::Inject;
         let (Some(party), Some(region)) = (&self.parties[from], &self.regions[to]) else { return };
-        let len_bytes = size_bytes * count.min(self.most_bytes(party, is_injected) / size_bytes);
+        let len_bytes = size_bytes * count.min(most_bytes(party, is_injected) / size_bytes);
         let op = choose_op(kind, row.datatype, op);
         let identity = self.history.accesses.len();
         let post = self.make_post((from, to), Level::Delivery, fenced, is_injected);

@@ -29,7 +29,7 @@ pub(crate) fn record_receive_entry(
     let is_buffer = posted.buffer.is_some();
     let is_release = is_buffer && flags.contains(CompletionFlags::MULTI_RECV);
     let told = Told { history, offer, with_data };
-    let end = if is_release && ended.is_ok() && flags == CompletionFlags::MULTI_RECV {
+    let end = if is_buffer && ended.is_ok() && flags == CompletionFlags::MULTI_RECV {
         ReceiveEnd::Released
     } else {
         match told.check_received_message(at, posted.len_bytes, ended) {
@@ -42,7 +42,7 @@ pub(crate) fn record_receive_entry(
     let is_unflagged_end = end == ReceiveEnd::Cancelled && !offer.is_homespun;
     let is_last = !is_buffer || is_release || is_unflagged_end;
     if let ReceiveEnd::Took(message) = end {
-        assert!(!is_release || ended.is_ok(), "a release that is no message's: {ended:?}");
+        assert!(!is_release || ended.is_ok(), "a failed entry releases the buffer: {ended:?}");
         history.record_taken(receive, message);
     } else if is_last {
         history.record(Event::Ended(Operation::Receive(receive)));

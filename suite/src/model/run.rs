@@ -232,11 +232,6 @@ impl Runner<'_> {
         if self.program.with_data { len_bytes } else { len_bytes.max(IDENTITY_BYTES) }
     }
 
-    /// Returns the most bytes of an operation: an injected one is cut to the inject size.
-    pub(crate) fn most_bytes(&self, party: &Party, injected: bool) -> usize {
-        if injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX }
-    }
-
     /// Returns the post of an operation, whose fence counts only where the program has fences.
     pub(crate) fn make_post(
         &self,
@@ -256,7 +251,7 @@ impl Runner<'_> {
         }
         let injected = call == SendCall::Inject;
         let post = self.make_post((from, to), call.level(self.program.with_matches), fenced, injected);
-        let len_bytes = self.raise_to_min_len(len_bytes).min(self.most_bytes(party, injected));
+        let len_bytes = self.raise_to_min_len(len_bytes).min(most_bytes(party, injected));
         let identity = self.history.sends.len();
         let data = self.program.with_data.then_some(identity as u64);
         let message = payload(identity as u64, len_bytes);
@@ -450,6 +445,11 @@ impl Runner<'_> {
         let is_over = self.history.receives[receive].ended.is_some();
         assert!(is_over || end != ReceiveEnd::Cancelled, "it takes no more: {ended:?}");
     }
+}
+
+/// Returns the most bytes of an operation: an injected one is cut to the inject size.
+pub(crate) fn most_bytes(party: &Party, injected: bool) -> usize {
+    if injected { party.endpoint.info().tx.inject_size_bytes } else { usize::MAX }
 }
 
 /// Returns the source of a directed receive.

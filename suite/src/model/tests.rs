@@ -32,9 +32,14 @@ impl Script {
         self
     }
 
-    /// Acts only in one of the two histories.
-    fn unless(&mut self, bad: usize, act: fn(&mut Script) -> &mut Script) -> &mut Script {
+    /// Acts only in the accepted history.
+    fn if_good(&mut self, bad: usize, act: fn(&mut Script) -> &mut Script) -> &mut Script {
         if bad == 0 { act(self) } else { self }
+    }
+
+    /// Acts only in the rejected history.
+    fn if_bad(&mut self, bad: usize, act: fn(&mut Script) -> &mut Script) -> &mut Script {
+        self.if_good(1 - bad, act)
     }
 
     fn killing(&mut self) -> &mut Script {
@@ -67,7 +72,7 @@ impl Script {
         self.post(tag, Level::Inject).done(number)
     }
 
-    /// Sends an untagged one.
+    /// Sends an untagged message whose success is reported at once.
     fn send_untagged(&mut self) -> &mut Script {
         let number = self.history.sends.len();
         self.post_send(None, Level::Inject, false).done(number)
@@ -130,7 +135,8 @@ impl Script {
     }
 }
 
-/// A clause, and a history that violates it if the second argument is 1, and not if it is 0.
+/// A clause, and a history: one that is accepted if the second argument is 0, and one that violates the clause
+/// if it is 1.
 type Row = (&'static str, fn(&mut Script, usize) -> &mut Script);
 
 const ROWS_OF_RULES: &[Row] = &[
@@ -154,11 +160,11 @@ const ROWS_OF_RULES: &[Row] = &[
     }),
     ("fi_tagged/claim-reserves-message", |s, bad| s.send(1).claim([Ok(()), Err(Errno::EIO)][bad])),
     ("fi_cq/delivery-means-processed", |s, bad| {
-        s.killing().receive().post(1, Level::Delivery).unless(bad, |s| s.take(0, 0)).done(0)
+        s.killing().receive().post(1, Level::Delivery).if_good(bad, |s| s.take(0, 0)).done(0)
     }),
     ("fi_cq/match-means-matched", |s, bad| {
-        let s = s.post(1, Level::Match).unless(1 - bad, |s| s.done(0));
-        s.receive().unless(bad, |s| s.done(0)).take(0, 0)
+        let s = s.post(1, Level::Match).if_bad(bad, |s| s.done(0));
+        s.receive().if_good(bad, |s| s.done(0)).take(0, 0)
     }),
     ("fi_cq/fence-delays", |s, bad| {
         let s = s.post(1, Level::Match).post_send(Some(2), Level::Inject, true);
@@ -167,14 +173,14 @@ const ROWS_OF_RULES: &[Row] = &[
     }),
     ("fi_endpoint/cancel-reports-ecanceled", |s, bad| {
         let s = s.receive().post(1, Level::Inject).edit(|history| history.sends[0].post.cancelled = true);
-        s.ended(0, Err(Errno::ECANCELED)).unless(1 - bad, |s| s.take(0, 0))
+        s.ended(0, Err(Errno::ECANCELED)).if_bad(bad, |s| s.take(0, 0))
     }),
     ("fi_endpoint/cancel-ends-one", |s, bad| {
         s.receive().send(1).edit(|history| history.receives[0].cancelled = bad == 1).take(0, 0)
     }),
-    ("fi_msg/every-send-meets-every-receive", |s, bad| s.send(1).unless(bad, |s| s.receive().take(0, 0))),
+    ("fi_msg/every-send-meets-every-receive", |s, bad| s.send(1).if_good(bad, |s| s.receive().take(0, 0))),
     ("fi_cq/reports-ends-of-transfers", |s, bad| {
-        s.receive().post(1, Level::Inject).unless(bad, |s| s.done(0)).take(0, 0)
+        s.receive().post(1, Level::Inject).if_good(bad, |s| s.done(0)).take(0, 0)
     }),
     ("fi_cq/order-tells-of-earlier", |s, bad| {
         let s = s.post(1, Level::Inject).post(2, Level::Inject).done(bad).done(1 - bad);
@@ -182,7 +188,7 @@ const ROWS_OF_RULES: &[Row] = &[
     }),
     ("fi_cq/flag-remote-data", |s, bad| {
         let s = s.access(Access::Write, 0, None).edit(|history| history.accesses[0].has_data = true);
-        s.unless(bad, |s| {
+        s.if_good(bad, |s| {
             let now = s.history.record(Event::DataRead(0));
             s.edit(|history| history.accesses[0].data_read_at = Some(now))
         })

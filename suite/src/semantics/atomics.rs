@@ -303,7 +303,7 @@ fn accesses_and_atomics_wait_for_a_sleeping_target(net: &Net) {
     region.write_at(0, &encode_number(40));
     let other = bob.open_region(100_000, MemoryKind::Raw, KEY + 1);
     for by in [RmaBy::Write, RmaBy::Read] {
-        alice.endpoint.rma(make_access(by, &alice, &other, 3, 0, 100_000)).unwrap();
+        post_access(by, &alice, &other, 3, 0, 100_000);
     }
     alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
     alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 2)).unwrap();

@@ -43,9 +43,9 @@ fn counter_waits_wake_for_endpoint_events(net: &Net) {
                 alice.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
                 alice.post_send(number, len_bytes, OpFlags::MATCH_COMPLETE);
                 wait_for_threshold(alice.local_counter(SEND), number);
-                alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, number, 0, len_bytes)).unwrap();
+                post_access(RmaBy::Write, &alice, &region, number, 0, len_bytes);
                 wait_for_threshold(alice.local_counter(WRITE), number);
-                alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, number, 0, len_bytes)).unwrap();
+                post_access(RmaBy::Read, &alice, &region, number, 0, len_bytes);
                 wait_for_threshold(alice.local_counter(READ), number);
                 wait_for_threshold(alice.local_counter(RECV), number);
             }

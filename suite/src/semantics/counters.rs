@@ -64,14 +64,14 @@ fn accesses_are_counted_at_both_ends(net: &Net) {
         let region = bob.register(make_region_spec(LEN_BYTES, kind)).unwrap();
         let mut done = 0;
         for (context, len_bytes) in (1..).zip(LENS_BYTES.repeat(2)) {
-            alice.endpoint.rma(make_access(RmaBy::Write, &alice, &region, context, 0, len_bytes)).unwrap();
+            post_access(RmaBy::Write, &alice, &region, context, 0, len_bytes);
             if context % 2 == 0 {
                 // The target only looks at its counters to learn of the write.
                 await_region_counts(&bob, &region, done, done + 1);
                 let content = region.read_at(0, len_bytes);
                 assert!(content == payload(context, len_bytes), "{kind:?}, {len_bytes} bytes");
             }
-            alice.endpoint.rma(make_access(RmaBy::Read, &alice, &region, context, 0, len_bytes)).unwrap();
+            post_access(RmaBy::Read, &alice, &region, context, 0, len_bytes);
             alice.expect_each([context; 2]);
             done += 1;
             if alice.is_homespun() {
@@ -150,7 +150,7 @@ fn accesses_to_a_mapped_region_are_counted(net: &Net) {
     let mut region = bob.open_region(64, MemoryKind::Shareable, KEY);
     for done in 1..=20 {
         for by in [RmaBy::Write, RmaBy::InjectWrite, RmaBy::Read] {
-            alice.endpoint.rma(make_access(by, &alice, &region, 99, 0, 8)).unwrap();
+            post_access(by, &alice, &region, 99, 0, 8);
         }
         let told = make_access(RmaBy::Writemsg, &alice, &region, done, 0, 8);
         alice.access(RmaCall { flags: OpFlags::COMPLETION, ..told });

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::transport::{LinkEvent, Space};
+use crate::wire::samples::stream_bytes;
 use crate::wire::{AwaitedReply, Message};
 
 const LINK: LinkId = LinkId(7);
@@ -43,17 +44,6 @@ impl FrameHandler for Recorder {
     fn link_writable(&mut self, link: LinkId) {
         panic!("a decoder knows nothing of {link:?}");
     }
-}
-
-fn stream_bytes(frames: &[Frame]) -> Vec<u8> {
-    let mut stream = Vec::new();
-    for (header, payload) in frames {
-        let mut buffer = [0; HEADER_MAX_BYTES];
-        let len_bytes = frame::emit(header, &mut buffer);
-        stream.extend_from_slice(&buffer[..len_bytes]);
-        stream.extend_from_slice(payload);
-    }
-    stream
 }
 
 #[test]
