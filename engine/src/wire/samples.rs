@@ -85,6 +85,18 @@ fn sample_atomic_form(number: u64) -> AtomicForm {
     AtomicForm::new(kind, op, datatype, count).expect("every datatype can be read")
 }
 
+/// Returns the bytes of these frames, one after the other: each has a header and its payload.
+pub fn stream_bytes(frames: &[(Header, Vec<u8>)]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for (header, payload) in frames {
+        let mut buffer = [0; HEADER_MAX_BYTES];
+        let len_bytes = frame::emit(header, &mut buffer);
+        stream.extend_from_slice(&buffer[..len_bytes]);
+        stream.extend_from_slice(payload);
+    }
+    stream
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,16 +110,4 @@ mod tests {
             }
         }
     }
-}
-
-/// Returns the bytes of these frames, one after the other: each has a header and its payload.
-pub fn stream_bytes(frames: &[(Header, Vec<u8>)]) -> Vec<u8> {
-    let mut stream = Vec::new();
-    for (header, payload) in frames {
-        let mut buffer = [0; HEADER_MAX_BYTES];
-        let len_bytes = frame::emit(header, &mut buffer);
-        stream.extend_from_slice(&buffer[..len_bytes]);
-        stream.extend_from_slice(payload);
-    }
-    stream
 }
