@@ -297,14 +297,13 @@ impl Context {
             assert_success("fi_mr_enable", enable(mr));
         }
         let address = if mr_mode & (1 << 4 | 1) != 0 { buf as u64 } else { 0 };
-        unsafe { Region { mr, desc: (*mr).mem_desc, key: (*mr).key, address } }
+        unsafe { Region { desc: (*mr).mem_desc, key: (*mr).key, address } }
     }
 }
 
 /// Registered memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Region {
-    pub(crate) mr: *mut FidMr,
     pub(crate) desc: *mut c_void,
     pub(crate) key: u64,
     pub(crate) address: u64,
