@@ -52,10 +52,8 @@ impl Linked {
     }
 
     fn assert_message_is_received(&self) {
-        self.receiver
-            .endpoint
-            .recv(BytesMut::zeroed(LEN_BYTES), FabricAddress::UNSPECIFIED, 3)
-            .expect("room");
+        let room = BytesMut::zeroed(LEN_BYTES);
+        self.receiver.endpoint.recv(room, FabricAddress::UNSPECIFIED, 3).expect("room");
         let deadline = Deadline::new();
         let received = loop {
             if let Some(completion) = self.receiver.cq.read().expect("a success") {
@@ -63,9 +61,8 @@ impl Linked {
             }
             deadline.yield_or_panic("the message");
         };
-        assert!(
-            received.is_some_and(|bytes| bytes.len() == LEN_BYTES && bytes.iter().all(|byte| *byte == 7))
-        );
+        let is_whole = |bytes: BytesMut| bytes.len() == LEN_BYTES && bytes.iter().all(|byte| *byte == 7);
+        assert!(received.is_some_and(is_whole));
     }
 }
 

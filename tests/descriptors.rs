@@ -7,14 +7,14 @@ use std::time::Duration;
 use homespun::wait::WaitError;
 use homespun::{FabricAddress, Tag, WaitObject};
 
+use homespun_suite::TransportKind::{self, Auto4, Shm4, Shm6, Tcp4, Tcp6};
 use homespun_suite::connecting::{
-    Side, close_with_progress, next_completion_of_first_side, next_event_of_first_side,
-    next_request_of_first_side,
+    Side, ask, close_with_progress, next_completion_of_first_side, next_event_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::process_resources::ProcessResources;
 use homespun_suite::sleeping::WAIT_OBJECTS;
-use homespun_suite::{Net, Setup, TransportKind, Turns};
+use homespun_suite::{Net, Setup, Turns};
 
 /// Connects endpoints in both directions, each also to itself and to an address without a listener. Some of
 /// the messages are never received.
@@ -28,17 +28,11 @@ fn use_an_endpoint_briefly(transport: &TransportKind) {
         for other in &parties {
             party.insert_address_of(other);
         }
-        let absent = party.av.insert(&[vacancy.address]).remove(0).expect("an address like any other");
-        for to in 0..parties.len() {
-            party
-                .endpoint
-                .recv(marked_buffer(1000), FabricAddress::UNSPECIFIED, 1)
-                .expect("room for a receive");
-            party.endpoint.send(payload(1, 1000), FabricAddress(to as u64), 2).expect("room for a send");
-            party
-                .endpoint
-                .tsend(payload(1, 50_000), FabricAddress(to as u64), Tag(3), 2)
-                .expect("room for a send");
+        let absent = party.insert(vacancy.address);
+        for to in (0..parties.len() as u64).map(FabricAddress) {
+            party.post_receives([1], 1000);
+            party.endpoint.send(payload(1, 1000), to, 2).expect("room for a send");
+            party.endpoint.tsend(payload(1, 50_000), to, Tag(3), 2).expect("room for a send");
         }
         party.endpoint.send(payload(1, 1000), absent, 4).expect("room for a send");
     }
@@ -66,18 +60,14 @@ fn use_connections_briefly(transport: &TransportKind) {
     let (client, server) = (Side::new(&net), Side::new(&net));
     for _ in 0..5 {
         let listener = server.open_listener(CONNECTIONS);
-        let name = listener.name().expect("it listens");
         let mut pairs = Vec::new();
         for number in 0..CONNECTIONS {
-            let connecting = client.open_endpoint(number);
-            connecting.connect(name, b"may I?").expect("a first request");
-            let request = next_request_of_first_side(&[&server, &client]);
+            let (connecting, request) = ask(&client, &server, &listener, b"may I?");
             match number % 4 {
                 0 => request.reject(b"no").expect("an undecided request"),
                 1 => drop(request),
                 _ => {
-                    let accepting = server.open_endpoint_for_request(&request, number);
-                    accepting.accept(b"").expect("an undecided request");
+                    let accepting = server.accept(&request, b"");
                     assert!(next_event_of_first_side(&[&server, &client]).is_ok());
                     assert!(next_event_of_first_side(&[&client, &server]).is_ok());
                     accepting.recv(marked_buffer(1000), FabricAddress::UNSPECIFIED, number).expect("room");
@@ -95,8 +85,7 @@ fn use_connections_briefly(transport: &TransportKind) {
             connecting.shutdown().expect("it is connected");
         }
         // The server does not read this request.
-        let unheard = client.open_endpoint(0);
-        unheard.connect(name, b"hello?").expect("a first request");
+        let unheard = client.connect(0, &listener, b"hello?");
         close_with_progress((unheard, listener, pairs), &[&client, &server]);
     }
 }
@@ -121,23 +110,16 @@ fn use_wait_objects_briefly(transport: &TransportKind) {
 /// Shows fi_cq/close-releases-resources.
 #[test]
 fn closed_endpoints_leave_no_descriptors_or_mappings() {
-    let transports = [
-        TransportKind::Tcp4,
-        TransportKind::Tcp6,
-        TransportKind::Shm4,
-        TransportKind::Shm6,
-        TransportKind::Auto4,
-        TransportKind::MIXED4,
-    ];
+    let use_all_briefly = || {
+        for transport in &[Tcp4, Tcp6, Shm4, Shm6, Auto4, TransportKind::MIXED4] {
+            use_an_endpoint_briefly(transport);
+            use_connections_briefly(transport);
+            use_wait_objects_briefly(transport);
+        }
+    };
     // Resources that the process opens once and keeps are not counted.
-    transports.iter().for_each(use_an_endpoint_briefly);
-    transports.iter().for_each(use_connections_briefly);
-    transports.iter().for_each(use_wait_objects_briefly);
+    use_all_briefly();
     let before = ProcessResources::measure_now();
-    for _ in 0..3 {
-        transports.iter().for_each(use_an_endpoint_briefly);
-        transports.iter().for_each(use_connections_briefly);
-        transports.iter().for_each(use_wait_objects_briefly);
-    }
+    (0..3).for_each(|_| use_all_briefly());
     assert_eq!(ProcessResources::measure_now(), before);
 }

@@ -5,59 +5,50 @@
 use homespun::OperationError;
 use homespun::flags::{MrAccess, OpFlags};
 
+use homespun_suite::TransportKind::{self, Auto4, Shm4, Shm6, Tcp4, Tcp6};
 use homespun_suite::files::NamedFile;
 use homespun_suite::payload::payload;
 use homespun_suite::{
-    FlushCall, MemoryKind, Net, RegionFile, RegionSpec, RmaBy, RmaCall, TransportKind, Turns,
+    FlushCall, MemoryKind, Net, Party, Region, RegionFile, RegionSpec, RmaBy, RmaCall, Turns,
 };
 
 homespun_suite::party_process_entry!();
 
 const REGION_BYTES: usize = 1 << 20;
 
-const TRANSPORTS: [TransportKind; 6] = [
-    TransportKind::Tcp4,
-    TransportKind::Tcp6,
-    TransportKind::Shm4,
-    TransportKind::Shm6,
-    TransportKind::Auto4,
-    TransportKind::MIXED4,
-];
+const TRANSPORTS: [TransportKind; 6] = [Tcp4, Tcp6, Shm4, Shm6, Auto4, TransportKind::MIXED4];
+
+/// Registers a file of this process, which peers may write.
+fn register_file(party: &Party, is_raw: bool) -> (NamedFile, Region) {
+    let file = NamedFile::with_unused_name();
+    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
+    let access = MrAccess::REMOTE_WRITE;
+    let spec = RegionSpec { len_bytes: REGION_BYTES, kind, access, key: 1, is_counted: false };
+    (file, party.register(spec).expect("a file is persistent"))
+}
 
 /// Writes to the memory of a process, kills the process once the write has completed, and checks the file.
 fn check_write_survives_kill(transport: &TransportKind, is_raw: bool, len_bytes: usize) {
     let net = Net::new(transport, Turns::Processes);
     let (alice, bob) = net.open_pair();
-    let file = NamedFile::with_unused_name();
-    let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
-    let region = bob
-        .register(RegionSpec {
-            len_bytes: REGION_BYTES,
-            kind,
-            access: MrAccess::REMOTE_WRITE,
-            key: 1,
-            is_counted: false,
-        })
-        .expect("a file is persistent");
+    let (file, region) = register_file(&bob, is_raw);
     let place = 4000;
-    let call = |context, flags, place, bytes| {
+    let call = |context, place, bytes| {
         let call = RmaCall::new(RmaBy::Writemsg, bytes, alice.peer(), &region, context);
-        RmaCall { address: region.address_at(place), flags, ..call }
+        RmaCall { address: region.address_at(place), flags: OpFlags::COMMIT_COMPLETE, ..call }
     };
     // Commit the initial bytes first. After this, only the second write makes pages dirty.
     let all = payload(7, REGION_BYTES);
-    alice.endpoint.rma(call(1, OpFlags::COMMIT_COMPLETE, 0, all.clone())).unwrap();
-    assert_eq!(alice.next_completion().context, 1);
+    alice.access(call(1, 0, all.clone()));
     let bytes = payload(8, len_bytes);
-    alice.endpoint.rma(call(2, OpFlags::COMMIT_COMPLETE, place, bytes.clone())).unwrap();
-    assert_eq!(alice.next_completion().context, 2);
+    alice.access(call(2, place, bytes.clone()));
     bob.stop();
     file.assert_written_back_or_skip(bob.process_id());
     bob.kill();
     let expected = [&all[..place], &bytes, &all[place + len_bytes..]].concat();
     assert!(file.read_content() == expected, "{len_bytes} bytes over {transport:?}");
     // A write without a response may have taken effect, but must not succeed.
-    alice.endpoint.rma(call(3, OpFlags::COMMIT_COMPLETE, 0, payload(9, 8))).unwrap();
+    alice.endpoint.rma(call(3, 0, payload(9, 8))).unwrap();
     let failed = alice.next_failure();
     assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
 }
@@ -80,11 +71,7 @@ fn flushed_writes_survive_the_death_of_their_target() {
         for is_raw in [false, true] {
             let net = Net::new(transport, Turns::Processes);
             let (alice, bob) = net.open_pair();
-            let file = NamedFile::with_unused_name();
-            let kind = MemoryKind::File(RegionFile { is_raw, number: Some(file.number) });
-            let access = MrAccess::REMOTE_WRITE;
-            let spec = RegionSpec { len_bytes: REGION_BYTES, kind, access, key: 1, is_counted: false };
-            let region = bob.register(spec).unwrap();
+            let (file, region) = register_file(&bob, is_raw);
             let flush = |context| {
                 let flush = FlushCall {
                     is_persistent: true,

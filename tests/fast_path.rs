@@ -16,11 +16,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{BindFlags, InfoFlags};
-use homespun::info::{Info, Threading};
+use homespun::info::Threading;
 use homespun::{
-    Address, AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CounterEvents, CqAttr, Endpoint,
-    Fabric, FabricAddress, Segment, SegmentMut, Tag,
+    Address, AddressVector, CompletionQueue, Counter, CounterAttr, CounterEvents, CqAttr, Endpoint, Fabric,
+    FabricAddress, Hints, OpenEndpoint, Segment, SegmentMut, Tag,
 };
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
@@ -60,12 +59,6 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count_allocation();
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_len_bytes: usize) -> *mut u8 {
         count_allocation();
         // SAFETY: as above.
@@ -83,37 +76,26 @@ struct Party {
     endpoint: Endpoint,
     cq: CompletionQueue,
     av: AddressVector,
+    counter: Option<Counter>,
     message: [u8; LEN_BYTES],
     room: [u8; LEN_BYTES],
 }
 
 impl Party {
-    fn open(domain: &str) -> Party {
-        Party::open_with_counter(domain, None)
-    }
-
-    /// Opens a party. If `counter` is given, opens a counter there, and binds it to all events of the
-    /// endpoint.
-    fn open_with_counter(domain: &str, counter: Option<&mut Option<Counter>>) -> Party {
+    /// Opens a party, and a counter of all events of the endpoint if one is asked for.
+    fn open(domain: &str, has_counter: bool) -> Party {
         let fabric = Fabric::new();
-        let mut hints = Info::default();
-        hints.domain.name = Some(domain.into());
-        hints.domain.threading = Some(Threading::Domain);
-        let offered = fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints));
-        let info = &offered.expect("a domain of this name")[0];
+        let hints = Hints::new().domain(domain).threading(Threading::Domain).node("127.0.0.1").source();
+        let info = fabric.info(&hints).expect("a domain of this name");
         // SAFETY: a test or a process that it starts uses its parties from one thread only.
-        let domain = unsafe { fabric.domain_unsynchronised(info) }.expect("a domain");
-        let cq = domain.open_cq(&CqAttr::default()).expect("a queue");
-        let av = domain.open_av(&AvAttr::default()).expect("an address vector");
-        let endpoint = domain.endpoint(info).expect("an endpoint");
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
-        endpoint.bind_av(&av).expect("its first address vector");
-        if let Some(place) = counter {
-            let counter = place.insert(domain.open_counter(&CounterAttr::default()).expect("a counter"));
-            endpoint.bind_counter(counter, CounterEvents::all()).expect("its first counter");
+        let domain = unsafe { fabric.domain_unsynchronised(&info) }.expect("a domain");
+        let counter = has_counter.then(|| domain.open_counter(&CounterAttr::default()).expect("a counter"));
+        let mut builder = domain.endpoint_builder(&info).cq_attr(CqAttr::default());
+        if let Some(counter) = &counter {
+            builder = builder.counter(counter, CounterEvents::all());
         }
-        endpoint.enable().expect("it has all that it needs");
-        Party { endpoint, cq, av, message: [7; LEN_BYTES], room: [0; LEN_BYTES] }
+        let OpenEndpoint { endpoint, cq, av, .. } = builder.open().expect("an endpoint");
+        Party { endpoint, cq, av, counter, message: [7; LEN_BYTES], room: [0; LEN_BYTES] }
     }
 
     fn name(&self) -> Address {
@@ -122,8 +104,7 @@ impl Party {
 
     /// Inserts the peer's address.
     fn insert_peer(&self, peer: Address) {
-        let inserted = self.av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
-        assert_eq!(inserted, PEER);
+        assert_eq!(self.av.insert_one(peer), Ok(PEER));
     }
 
     /// Returns the tag of a message: every second one is tagged.
@@ -187,9 +168,7 @@ fn exchange_messages(left: &mut Party, right: &mut Party, messages: u64) {
 }
 
 fn check_small_messages_allocate_nothing(domain: &str, has_counters: bool) {
-    let mut counters = [None, None];
-    let [mut left, mut right] =
-        counters.each_mut().map(|counter| Party::open_with_counter(domain, has_counters.then_some(counter)));
+    let [mut left, mut right] = [(); 2].map(|()| Party::open(domain, has_counters));
     left.insert_peer(right.name());
     right.insert_peer(left.name());
     exchange_messages(&mut left, &mut right, WARM_UP_MESSAGES);
@@ -197,7 +176,7 @@ fn check_small_messages_allocate_nothing(domain: &str, has_counters: bool) {
     exchange_messages(&mut left, &mut right, MESSAGES);
     assert_eq!(ALLOCATIONS.get() - before, 0, "allocations of {} messages", 2 * MESSAGES);
     // Each side has sent and received equally many.
-    let counted = counters.each_ref().map(|counter| counter.as_ref().map(Counter::read));
+    let counted = [left, right].map(|party| party.counter.as_ref().map(Counter::read));
     assert_eq!(counted, [has_counters.then_some(2 * (WARM_UP_MESSAGES + MESSAGES)); 2]);
 }
 
@@ -320,7 +299,7 @@ impl Player {
 fn player_process_entry() {
     let Some(mut channel) = Channel::from_parent() else { return };
     let Some(domain) = channel.receive_message::<String>().expect("a test that asks") else { return };
-    let mut party = Party::open(&domain);
+    let mut party = Party::open(&domain, false);
     channel.send_message(&AddressForm(party.name())).expect("a test that listens");
     let Some(task) = channel.receive_message::<Task>().expect("a test that asks") else { return };
     party.insert_peer(task.peer.0);

@@ -10,7 +10,7 @@ use homespun::endpoint::SendMsg;
 use homespun::{Again, Error, FabricAddress};
 use serde::{Deserialize, Serialize};
 
-use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
 use homespun_suite::process_resources::MemoryUsage;
 use homespun_suite::{AddressForm, Deadline, Net, Setup, TransportKind, Turns};
@@ -44,37 +44,27 @@ struct Flood {
 
 const FLOODS: [Flood; 4] = [
     // Small messages take less memory than credit, and more for their bookkeeping than for their bytes.
-    Flood {
-        messages_per_sender: 8000,
-        len_min_bytes: 0,
-        len_span_bytes: 9,
-        memory_in_use_min_bytes: BUDGET_BYTES / 20,
-    },
+    Flood::new(8000, [0, 9], BUDGET_BYTES / 20),
     // All lengths of eager messages.
-    Flood {
-        messages_per_sender: 2500,
-        len_min_bytes: 0,
-        len_span_bytes: 3000,
-        memory_in_use_min_bytes: BUDGET_BYTES / 8,
-    },
+    Flood::new(2500, [0, 3000], BUDGET_BYTES / 8),
     // Mostly messages that the receiver fetches.
-    Flood {
-        messages_per_sender: 30,
-        len_min_bytes: 8_000,
-        len_span_bytes: 320_000,
-        memory_in_use_min_bytes: BUDGET_BYTES / 3,
-    },
+    Flood::new(30, [8_000, 328_000], BUDGET_BYTES / 3),
     // Over shared memory the receiver fetches each payload. Over TCP, once credit is short, the sender sends
     // the payload when the receiver asks for it.
-    Flood {
-        messages_per_sender: 1200,
-        len_min_bytes: 20_000,
-        len_span_bytes: 1,
-        memory_in_use_min_bytes: BUDGET_BYTES / 3,
-    },
+    Flood::new(1200, [20_000, 20_001], BUDGET_BYTES / 3),
 ];
 
 impl Flood {
+    /// A flood whose messages have at least the first of these lengths, and less than the second.
+    const fn new(
+        messages_per_sender: u64,
+        [len_min_bytes, below_bytes]: [usize; 2],
+        memory_in_use_min_bytes: u64,
+    ) -> Flood {
+        let len_span_bytes = below_bytes - len_min_bytes;
+        Flood { messages_per_sender, len_min_bytes, len_span_bytes, memory_in_use_min_bytes }
+    }
+
     fn len_bytes_of_message(self, number: u64) -> usize {
         self.len_min_bytes + (number * 7919) as usize % self.len_span_bytes
     }
@@ -103,18 +93,12 @@ fn flood_process_entry() {
     };
     let net = Net::new(&transport, Turns::Alternate);
     let party = net.open_party();
-    let to = party.av.insert(&[receiver]).remove(0).expect("an endpoint's name");
+    let to = party.insert(receiver);
     let mut completed = 0;
     // The first message brings up the link. So the memory of the link does not count as memory of the flood.
-    party.send_and_wait_for_delivery(SendMsg {
-        buffers: vec![payload(0, 0)],
-        to,
-        data: Some(u64::MAX),
-        ..SendMsg::default()
-    });
-    channel
-        .send_message(&AddressForm(party.endpoint.name().expect("an endpoint in service")))
-        .expect("the test lives");
+    party.send_and_wait_for_delivery(SendMsg { to, data: Some(u64::MAX), ..SendMsg::default() });
+    let name = AddressForm(party.endpoint.name().expect("an endpoint in service"));
+    channel.send_message(&name).expect("the test lives");
     let Ok(Some(())) = channel.receive_message() else { return };
     for number in 0..flood.messages_per_sender {
         let buffers = vec![payload(number, flood.len_bytes_of_message(number))];
@@ -156,16 +140,10 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, flood: Flood) {
         sender.send_message(&Orders { transport: transport.clone(), receiver: AddressForm(name.0), flood });
     }
     for _ in &senders {
-        receiver.endpoint.recv(marked_buffer(0), FabricAddress::UNSPECIFIED, 0).expect("room for a receive");
-        assert_eq!(receiver.next_completion().data, u64::MAX);
+        assert_eq!(receiver.receive(0, 0).data, u64::MAX);
     }
-    let names: Vec<FabricAddress> = senders
-        .iter_mut()
-        .map(|sender| {
-            let AddressForm(name) = sender.receive_message();
-            receiver.av.insert(&[name]).remove(0).expect("an endpoint's name")
-        })
-        .collect();
+    let insert = |sender: &mut Process| receiver.insert(sender.receive_message::<AddressForm>().0);
+    let names: Vec<FabricAddress> = senders.iter_mut().map(insert).collect();
     receiver.assert_no_completion();
 
     let before = MemoryUsage::measure_now();
@@ -198,11 +176,7 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, flood: Flood) {
     // The receiver begins to receive.
     let posted_bytes = (POSTED * (flood.len_max_bytes() + 4096)) as u64;
     let total = flood.messages_per_sender * SENDERS as u64;
-    let post = |context| {
-        let receive =
-            receiver.endpoint.recv(marked_buffer(flood.len_max_bytes()), FabricAddress::UNSPECIFIED, context);
-        receive.expect("room for a receive");
-    };
+    let post = |context| receiver.post_receives([context], flood.len_max_bytes());
     (0..POSTED.min(total as usize) as u64).for_each(post);
     // The message that each receive got, by the context of the receive. Receives may complete in any order.
     let mut taken = vec![None; total as usize];
@@ -212,10 +186,8 @@ fn check_flood_arrives_within_budget(transport: &TransportKind, flood: Flood) {
         let (number, context) = (completion.data, completion.context as usize);
         let len_bytes = flood.len_bytes_of_message(number);
         assert_eq!(completion.len_bytes, len_bytes);
-        assert!(
-            received_bytes(&completion.buffer) == payload(number, len_bytes),
-            "message {number} of {sender}"
-        );
+        let is_intact = received_bytes(&completion.buffer) == payload(number, len_bytes);
+        assert!(is_intact, "message {number} of {sender}");
         assert_eq!(taken[context].replace((sender, number)), None, "each receive ends once");
         if count + (POSTED as u64) < total {
             post(count + POSTED as u64);

@@ -5,15 +5,14 @@ use std::panic::resume_unwind;
 use std::thread;
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::{MrAccess, OpFlags};
+use homespun::flags::OpFlags;
 use homespun::{Errno, FabricAddress, OperationError, Tag};
 
-use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::TransportKind::{self, Auto4, Shm4, Shm6, Tcp4};
+use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::posix;
 use homespun_suite::prerequisites::{Prerequisite, probe_user_change_or_skip};
-use homespun_suite::{
-    MemoryKind, Net, Party, Region, RegionSpec, RmaBy, RmaCall, Setup, TransportKind, Turns,
-};
+use homespun_suite::{MemoryKind, Net, Party, Region, RmaBy, RmaCall, Setup, Turns};
 
 homespun_suite::party_process_entry!();
 
@@ -22,25 +21,15 @@ const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 /// The user id of `nobody`, which owns no files.
 const ANOTHER_USER: u32 = 65_534;
 
-const SHARED_MEMORY: [TransportKind; 2] = [TransportKind::Shm4, TransportKind::Shm6];
-
-const TRANSPORTS: [TransportKind; 5] = [
-    TransportKind::Shm4,
-    TransportKind::Shm6,
-    TransportKind::Tcp4,
-    TransportKind::Auto4,
-    TransportKind::MIXED4,
-];
+const TRANSPORTS: [TransportKind; 5] = [Shm4, Shm6, Tcp4, Auto4, TransportKind::MIXED4];
 
 #[track_caller]
 fn expect_sends_refused(from: &Party, to: &Party) {
     let to = from.fabric_address_of(to);
     for (context, len_bytes) in [(1, 8), (2, 100_000)] {
-        let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
-        let send = SendMsg { buffers, to, context, flags, ..SendMsg::default() };
+        let send = SendMsg { to, ..from.message(context, len_bytes, OpFlags::DELIVERY_COMPLETE) };
         from.endpoint.sendmsg(send).expect("room for a send");
-        let failed = from.next_failure();
-        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EACCES));
+        let failed = from.expect_failure(context, Errno::EACCES);
         assert!(matches!(failed.error, OperationError::Link(_)), "{:?}", failed.error);
         assert_eq!(failed.error.to_string(), "refused: the other process belongs to another user");
     }
@@ -49,9 +38,7 @@ fn expect_sends_refused(from: &Party, to: &Party) {
 /// Writes to a region of its peer, and waits for the completion.
 #[track_caller]
 fn write_and_wait(party: &Party, region: &Region, identity: u64) {
-    let call = RmaCall::new(RmaBy::Write, payload(identity, 8), party.peer(), region, identity);
-    party.endpoint.rma(call).expect("room for a write");
-    assert_eq!(party.next_completion().context, identity);
+    party.access(RmaCall::new(RmaBy::Write, payload(identity, 8), party.peer(), region, identity));
 }
 
 #[test]
@@ -59,16 +46,15 @@ fn process_of_another_user_is_refused_by_either_side() {
     if !probe_user_change_or_skip(ANOTHER_USER) {
         return;
     }
-    for transport in &SHARED_MEMORY {
+    for transport in &[Shm4, Shm6] {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.open_pair();
         let stranger = net.open_party_with(Setup { user: Some(ANOTHER_USER), ..Setup::default() });
         for party in [&alice, &bob] {
-            party.insert_address_of(&stranger);
-            stranger.insert_address_of(party);
-            party.endpoint.recv(marked_buffer(100_000), ANY, 100).expect("room for a receive");
+            party.meet(&stranger);
+            party.post_receives([100], 100_000);
         }
-        stranger.endpoint.recv(marked_buffer(100_000), ANY, 100).expect("room for a receive");
+        stranger.post_receives([100], 100_000);
         // Try before another peer has connected, and again afterwards.
         expect_sends_refused(&stranger, &alice);
         expect_sends_refused(&alice, &stranger);
@@ -78,7 +64,7 @@ fn process_of_another_user_is_refused_by_either_side() {
         for party in [&alice, &bob, &stranger] {
             party.assert_no_completion();
             party.endpoint.cancel(100).expect("the receive is posted as it was");
-            assert_eq!(party.next_failure().errno(), Errno::ECANCELED);
+            party.expect_failure(100, Errno::ECANCELED);
         }
         alice.exchange_long_messages(&bob);
     }
@@ -90,18 +76,17 @@ fn process_of_another_user_is_reached_over_tcp_by_either_side() {
         return;
     }
     // The stranger connects to alice, and bob connects to the stranger. Alice and bob share memory.
-    let net = Net::new(&TransportKind::Auto4, Turns::Processes);
+    let net = Net::new(&Auto4, Turns::Processes);
     let (alice, bob) = net.open_pair();
     let stranger = net.open_party_with(Setup { user: Some(ANOTHER_USER), ..Setup::default() });
     for (from, to) in [(&stranger, &alice), (&bob, &stranger)] {
-        from.insert_address_of(to);
-        to.insert_address_of(from);
+        from.meet(to);
     }
     let exchange = |from: &Party, to: &Party, identity: u64| {
         let message = payload(identity, 100_000);
-        to.endpoint.recv(marked_buffer(message.len()), ANY, identity).expect("room for a receive");
+        to.post_receives([identity], message.len());
         from.endpoint.send(message.clone(), from.fabric_address_of(to), identity).expect("room for a send");
-        assert!(received_bytes(&to.next_completion().buffer) == message);
+        to.expect_message(identity, &message);
         assert_eq!(from.next_completion().context, identity);
     };
     for round in 0..3 {
@@ -117,7 +102,7 @@ fn process_of_another_user_is_reached_over_tcp_by_either_side() {
 /// memory, nor to wait until her process exits.
 #[test]
 fn process_of_another_pid_namespace_is_reached_without_process_copies() {
-    for transport in [TransportKind::Shm4, TransportKind::Auto4] {
+    for transport in [Shm4, Auto4] {
         // A thread that has made such a namespace cannot start threads. So this thread runs only the test.
         let tested = thread::spawn(move || {
             let net = Net::new(&transport, Turns::Processes);
@@ -126,12 +111,8 @@ fn process_of_another_pid_namespace_is_reached_without_process_copies() {
                 return Prerequisite::PID_NAMESPACES.report_skipped(error);
             }
             let bob = net.open_party();
-            alice.insert_address_of(&bob);
-            bob.insert_address_of(&alice);
-            let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-            let memory =
-                RegionSpec { len_bytes: 8, kind: MemoryKind::Shareable, access, key: 7, is_counted: false };
-            let regions = [&alice, &bob].map(|party| party.register(memory).expect("memory"));
+            alice.meet(&bob);
+            let regions = [&alice, &bob].map(|party| party.open_region(8, MemoryKind::Shareable, 7));
             for round in 0..3 {
                 alice.exchange_long_messages(&bob);
                 write_and_wait(&bob, &regions[0], 20 + round);
@@ -140,11 +121,9 @@ fn process_of_another_pid_namespace_is_reached_without_process_copies() {
                 assert!(regions[1].content() == payload(30 + round, 8));
             }
             // A peer notices the end of a process all the same.
-            bob.endpoint.recv(marked_buffer(8), ANY, 1).expect("room for a receive");
+            bob.post_receives([1], 8);
             bob.kill();
-            let (buffers, flags) = (vec![payload(2, 100_000)], OpFlags::DELIVERY_COMPLETE);
-            let send = SendMsg { buffers, to: alice.peer(), context: 2, flags, ..SendMsg::default() };
-            alice.endpoint.sendmsg(send).expect("room for a send");
+            alice.post_send(2, 100_000, OpFlags::DELIVERY_COMPLETE);
             assert_eq!(alice.next_failure().completion.context, 2);
         });
         if let Err(panic) = tested.join() {
@@ -178,13 +157,11 @@ fn death_of_a_parent_is_noticed_despite_its_forked_child() {
         alice.exchange_long_messages(&bob);
         // Bob dies before the third send, and never answers it.
         for context in 0..3 {
-            let (buffers, flags) = (vec![payload(context, 100_000)], OpFlags::TRANSMIT_COMPLETE);
-            let send = SendMsg { buffers, to: alice.peer(), context, flags, ..SendMsg::default() };
-            bob.endpoint.recv(marked_buffer(8), ANY, 50 + context).expect("room for a receive");
+            bob.post_receives([50 + context], 8);
             if context == 2 {
                 bob.kill();
             }
-            alice.endpoint.sendmsg(send).expect("room for a send");
+            alice.post_send(context, 100_000, OpFlags::TRANSMIT_COMPLETE);
         }
         let endings: Vec<_> = (0..3).map(|_| alice.next_ended()).collect();
         let failed = endings.last().expect("three sends").as_ref().expect_err("its receiver is dead");
@@ -192,8 +169,8 @@ fn death_of_a_parent_is_noticed_despite_its_forked_child() {
         assert_ne!(failed.errno(), Errno::EACCES);
         alice.assert_no_completion();
         // The child is still alive, but is not the peer.
-        alice.endpoint.send(payload(9, 100_000), alice.peer(), 9).expect("room for a send");
-        assert_eq!(alice.next_failure().errno(), Errno::ECONNREFUSED);
+        alice.post_send(9, 100_000, OpFlags::empty());
+        alice.expect_failure(9, Errno::ECONNREFUSED);
     }
 }
 
@@ -204,11 +181,7 @@ fn forked_child_cannot_use_inherited_endpoints() {
         let (alice, bob) = net.open_pair();
         alice.exchange_long_messages(&bob);
         // Each party has mapped a region of the other.
-        let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let memory =
-            RegionSpec { len_bytes: 8, kind: MemoryKind::Shareable, access, key: 7, is_counted: false };
-        let region = alice.register(memory).expect("memory");
-        let of_bob = bob.register(memory).expect("memory");
+        let [region, of_bob] = [&alice, &bob].map(|party| party.open_region(8, MemoryKind::Shareable, 7));
         write_and_wait(&bob, &region, 20);
         write_and_wait(&alice, &of_bob, 20);
         // Operations that are outstanding while the child lives belong to the parent.
@@ -216,9 +189,9 @@ fn forked_child_cannot_use_inherited_endpoints() {
         bob.endpoint.tsend(payload(4, 300_000), bob.peer(), Tag(7), 4).expect("room for a send");
         // The child sends a message over an endpoint of its own.
         let message = payload(5, 5000);
-        alice.endpoint.recv(marked_buffer(message.len()), ANY, 5).expect("room for a receive");
+        alice.post_receives([5], message.len());
         bob.fork_child_that_fails_on_inherited_endpoint_and_sends_from_its_own(&alice, &region, &message);
-        assert!(received_bytes(&alice.next_completion().buffer) == message);
+        alice.expect_message(5, &message);
         assert!(region.content() == payload(20, 8));
         let is_mapped = net.maps_peer_memory();
         if is_mapped {
@@ -231,10 +204,10 @@ fn forked_child_cannot_use_inherited_endpoints() {
         assert!(of_bob.content() == payload(21, 8));
 
         alice.endpoint.trecv(marked_buffer(300_000), ANY, Tag(7), 6).expect("room for a receive");
-        assert!(received_bytes(&alice.next_completion().buffer) == payload(4, 300_000));
+        alice.expect_message(6, &payload(4, 300_000));
         assert_eq!(bob.next_completion().context, 4);
         alice.endpoint.tsend(payload(3, 100_000), alice.peer(), Tag(7), 8).expect("room for a send");
-        assert!(received_bytes(&bob.next_completion().buffer) == payload(3, 100_000));
+        bob.expect_message(3, &payload(3, 100_000));
         assert_eq!(alice.next_completion().context, 8);
         alice.exchange_long_messages(&bob);
         alice.assert_no_completion();

@@ -7,19 +7,16 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::wait::WaitError;
-use homespun::{ConnectionEnd, CounterAttr, CounterEvents, FabricAddress, ReadError, WaitObject};
+use homespun::{ConnectionEnd, CounterAttr, CounterEvents, ReadError, WaitObject};
 
 use homespun_suite::connecting::{CLIENT, ConnectionEvent, LISTENER, SERVER, Side, sleep_until_event};
-use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::sleeping::{self, BLOCKING_WAIT_OBJECTS, PATIENCE, sleep_until_operation_ends};
 use homespun_suite::{Deadline, Net, Party, Setup, TransportKind, Turns, posix};
 
 homespun_suite::party_process_entry!();
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// The time for which the process is idle while it is measured.
 const IDLE: Duration = Duration::from_millis(1000);
@@ -45,25 +42,26 @@ fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
 }
 
 fn post_send(party: &Party, context: u64, len_bytes: usize) {
-    let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
-    party
-        .endpoint
-        .sendmsg(SendMsg { buffers, to: party.peer(), context, flags, ..SendMsg::default() })
-        .unwrap();
+    party.post_send(context, len_bytes, OpFlags::DELIVERY_COMPLETE);
+}
+
+/// Sleeps until the next operation ends, which must succeed. Returns its context.
+fn sleep_until_success(party: &Party) -> u64 {
+    sleep_until_operation_ends(party.local_cq()).unwrap().0.context
 }
 
 /// Exchanges messages of every kind in both directions; each receiver blocks.
 fn exchange_while_blocking(alice: &Party, bob: &Party) {
     const LENS_BYTES: [usize; 5] = [0, 8, 9000, 70_000, 1 << 20];
     thread::scope(|scope| {
-        for (party, count) in [(alice, 2 * LENS_BYTES.len()), (bob, 2 * LENS_BYTES.len())] {
+        for party in [alice, bob] {
             scope.spawn(move || {
                 for (context, len_bytes) in (0..).zip(LENS_BYTES) {
-                    party.endpoint.recv(marked_buffer(len_bytes), ANY, 100 + context).unwrap();
+                    party.post_receives([100 + context], len_bytes);
                     post_send(party, context, len_bytes);
                 }
-                for _ in 0..count {
-                    assert!(sleep_until_operation_ends(party.local_cq()).is_ok());
+                for _ in 0..2 * LENS_BYTES.len() {
+                    sleep_until_success(party);
                 }
             });
         }
@@ -99,11 +97,12 @@ struct Arrivals {
 
 impl Cases {
     /// Runs a test for each transport and for each wait object that can block a thread.
-    fn run_all(transports: &[TransportKind], case: impl Fn(&Cases, &TransportKind, WaitObject) + Sync) {
+    fn run_all(case: impl Fn(&Cases, &TransportKind, WaitObject) + Sync) {
+        let transports = TRANSPORTS;
         let count = transports.len() * BLOCKING_WAIT_OBJECTS.len();
         let cases = Cases { count, state: Mutex::default(), changed: Condvar::new() };
         thread::scope(|scope| {
-            for transport in transports {
+            for transport in &transports {
                 for wait in BLOCKING_WAIT_OBJECTS {
                     let (cases, case) = (&cases, &case);
                     scope.spawn(move || case(cases, transport, wait));
@@ -132,10 +131,10 @@ impl Cases {
         state.used
     }
 
-    /// Waits for all cases, and measures the processor time while their threads sleep.
+    /// Waits for all cases, and checks the processor time while their threads sleep.
     #[track_caller]
-    fn wait_for_all_cases_and_measure_idle(&self) -> Duration {
-        self.wait_for_all_cases(|state| state.used = measure_idle_processor_time())
+    fn assert_all_idle(&self, what: &str) {
+        assert_idle(what, self.wait_for_all_cases(|state| state.used = measure_idle_processor_time()));
     }
 }
 
@@ -146,17 +145,17 @@ fn assert_idle(what: &str, used: Duration) {
 
 #[test]
 fn blocked_reader_uses_no_processor_time() {
-    check_idle_readers(&TRANSPORTS, Turns::Alternate);
+    check_idle_readers(Turns::Alternate);
 }
 
 #[test]
 fn blocked_reader_uses_no_processor_time_under_automatic_progress() {
-    check_idle_readers(&TRANSPORTS, Turns::Automatic);
+    check_idle_readers(Turns::Automatic);
 }
 
-fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
+fn check_idle_readers(turns: Turns) {
     let _alone = lock_for_exclusive_run();
-    Cases::run_all(transports, |cases, transport, wait| {
+    Cases::run_all(|cases, transport, wait| {
         let net = Net::new(transport, turns);
         let (alice, bob) = open_sleepers(&net, wait);
         // The first round is before any link is up, the second after.
@@ -167,11 +166,8 @@ fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
             thread::scope(|scope| {
                 let sleeping =
                     [&alice, &bob].map(|party| scope.spawn(|| sleep_until_operation_ends(party.local_cq())));
-                bob.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
-                assert_idle(
-                    &format!("{transport:?} {wait:?} {round}"),
-                    cases.wait_for_all_cases_and_measure_idle(),
-                );
+                bob.post_receives([7], 8);
+                cases.assert_all_idle(&format!("{transport:?} {wait:?} {round}"));
                 post_send(&alice, 8, 8);
                 let ended = sleeping.map(|thread| thread.join().expect("no panic").expect("no error").0);
                 assert_eq!(ended.each_ref().map(|completion| completion.context), [8, 7]);
@@ -184,7 +180,7 @@ fn check_idle_readers(transports: &[TransportKind], turns: Turns) {
 #[test]
 fn wait_set_waiter_uses_no_processor_time() {
     let _alone = lock_for_exclusive_run();
-    Cases::run_all(&TRANSPORTS, |cases, transport, object| {
+    Cases::run_all(|cases, transport, object| {
         let net = Net::new(transport, Turns::Alternate);
         let set = net.fabric.open_wait_set(object).expect("a wait set");
         let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
@@ -194,7 +190,7 @@ fn wait_set_waiter_uses_no_processor_time() {
             net.open_pair_with(sleeper(WaitObject::Unspec), Setup { wait_set, ..sleeper(wait) });
         // The first round is before any link is up, the second after.
         for number in 1..=2 {
-            bob.endpoint.recv(marked_buffer(8), ANY, number).unwrap();
+            bob.post_receives([number], 8);
             let received = bob.local_counter(CounterEvents::RECV);
             thread::scope(|scope| {
                 let waits = scope.spawn(|| {
@@ -208,10 +204,7 @@ fn wait_set_waiter_uses_no_processor_time() {
                         deadline.yield_or_panic("the completion of a receive");
                     }
                 });
-                assert_idle(
-                    &format!("{transport:?} {object:?} in a set"),
-                    cases.wait_for_all_cases_and_measure_idle(),
-                );
+                cases.assert_all_idle(&format!("{transport:?} {object:?} in a set"));
                 alice.endpoint.send(payload(number, 8), alice.peer(), number).unwrap();
                 sleep_until_operation_ends(alice.local_cq()).unwrap();
                 waits.join().expect("no panic");
@@ -260,16 +253,14 @@ fn reader_below_its_threshold_uses_no_processor_time() {
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
-        for context in 0..2 {
-            bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-        }
+        bob.post_receives(0..2, 8);
         thread::scope(|scope| {
             let waits = scope.spawn(|| bob.local_cq().sread_each(8, 2, None, |_, _| {}));
             post_send(&alice, 7, 8);
-            assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 7);
+            assert_eq!(sleep_until_success(&alice), 7);
             assert_idle(&format!("{transport:?} with one of two"), measure_idle_processor_time());
             post_send(&alice, 8, 8);
-            assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 8);
+            assert_eq!(sleep_until_success(&alice), 8);
             assert_eq!(waits.join().expect("no panic"), Ok(Some(2)));
         });
     }
@@ -284,11 +275,10 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
         let there = net.with_processes().expect("it reaches other processes");
         let alice = net.open_party_with(Setup { asleep: true, wait: WaitObject::Unspec, ..Setup::default() });
         let bob = there.open_party();
-        alice.insert_address_of(&bob);
-        bob.insert_address_of(&alice);
-        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        alice.meet(&bob);
+        bob.post_receives([1], 8);
         post_send(&alice, 1, 8);
-        assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 1);
+        assert_eq!(sleep_until_success(&alice), 1);
         bob.stop();
         // Send small messages until credit is used up, and long messages that fill the link or are offered.
         for context in 0..300 {
@@ -296,10 +286,7 @@ fn reader_with_a_stopped_peer_uses_no_processor_time() {
         }
         thread::scope(|scope| {
             let waits = scope.spawn(|| alice.local_cq().sread(None));
-            assert_idle(
-                &format!("{transport:?} with a peer that stands still"),
-                measure_idle_processor_time(),
-            );
+            assert_idle(&format!("{transport:?}, peer stands still"), measure_idle_processor_time());
             bob.kill();
             assert_eq!(waits.join().expect("no panic"), Err(ReadError::ErrorAvailable));
         });
@@ -313,16 +300,16 @@ fn signalled_condition_variable_without_a_waiter_uses_no_processor_time() {
     let net = Net::new(&TransportKind::Shm4, Turns::Alternate);
     let (alice, bob) = open_sleepers(&net, WaitObject::MutexCond);
     exchange_while_blocking(&alice, &bob);
-    bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+    bob.post_receives([1], 8);
     let of = bob.local_cq().wait_mutex_cond().expect("a thread").expect("what it was opened with");
     while !bob.local_cq().try_wait().expect("a wait object") {}
     // Alice's message stays unread, so the library signals the condition of bob's queue.
     alice.endpoint.send(payload(1, 8), alice.peer(), 2).unwrap();
-    assert_eq!(sleep_until_operation_ends(alice.local_cq()).unwrap().0.context, 2);
+    assert_eq!(sleep_until_success(&alice), 2);
     assert_idle("a condition without a waiter", measure_idle_processor_time());
     // The event is signalled again for a late waiter.
     assert!(posix::wait_on_condition_variable(of, PATIENCE, || true));
-    assert_eq!(sleep_until_operation_ends(bob.local_cq()).unwrap().0.context, 1);
+    assert_eq!(sleep_until_success(&bob), 1);
 }
 
 /// The process has no descriptor left, so it cannot accept connections. Its listener retries at intervals.
@@ -332,7 +319,7 @@ fn listener_without_descriptors_retries_rarely() {
     for transport in TRANSPORTS {
         let net = Net::new(&transport, Turns::Alternate);
         let (alice, bob) = open_sleepers(&net, WaitObject::Unspec);
-        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
+        bob.post_receives([1], 8);
         let mut held: Vec<OwnedFd> = Vec::new();
         thread::scope(|scope| {
             // Alice has connected before the descriptors run out.
@@ -341,41 +328,37 @@ fn listener_without_descriptors_retries_rarely() {
             while let Ok(fd) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
                 held.push(fd);
             }
-            let waits = scope.spawn(|| sleep_until_operation_ends(bob.local_cq()));
+            let waits = scope.spawn(|| sleep_until_success(&bob));
             let used = measure_idle_processor_time();
             held.clear();
             // The listener retries every 2 or 20 milliseconds, which costs little.
             assert!(used < IDLE / 4, "{transport:?} without descriptors: {used:?} of {IDLE:?}");
-            let sent = scope.spawn(|| sleep_until_operation_ends(alice.local_cq()));
-            assert_eq!(waits.join().expect("no panic").unwrap().0.context, 1);
-            assert_eq!(sent.join().expect("no panic").unwrap().0.context, 2);
+            let sent = scope.spawn(|| sleep_until_success(&alice));
+            assert_eq!((waits.join().expect("no panic"), sent.join().expect("no panic")), (1, 2));
         });
     }
 }
 
 #[test]
 fn event_waiter_uses_no_processor_time() {
-    check_idle_event_waiters(&TRANSPORTS, Turns::Alternate);
+    check_idle_event_waiters(Turns::Alternate);
 }
 
 #[test]
 fn event_waiter_uses_no_processor_time_under_automatic_progress() {
-    check_idle_event_waiters(&TRANSPORTS, Turns::Automatic);
+    check_idle_event_waiters(Turns::Automatic);
 }
 
 /// Blocks listeners, requesters and connected endpoints on their event queues.
-fn check_idle_event_waiters(transports: &[TransportKind], turns: Turns) {
+fn check_idle_event_waiters(turns: Turns) {
     let _alone = lock_for_exclusive_run();
-    Cases::run_all(transports, |cases, transport, wait| {
+    Cases::run_all(|cases, transport, wait| {
         let net = Net::new(transport, turns);
         let [client, server] = [(); 2].map(|()| Side::open_with_wait_objects(&net, wait, wait));
         let heard = |sleeper: &Side, what: &str, other: &Side, then: &dyn Fn()| {
             thread::scope(|scope| {
                 let waits = scope.spawn(|| sleep_until_event(sleeper));
-                assert_idle(
-                    &format!("{transport:?} {wait:?} {what}"),
-                    cases.wait_for_all_cases_and_measure_idle(),
-                );
+                cases.assert_all_idle(&format!("{transport:?} {wait:?} {what}"));
                 then();
                 while !waits.is_finished() {
                     other.progress();
@@ -396,9 +379,7 @@ fn check_idle_event_waiters(transports: &[TransportKind], turns: Turns) {
         assert!(matches!(sleep_until_event(&server), Ok(ConnectionEvent::Connected { .. })));
         let shutdown = heard(&server, "and is connected", &client, &|| connecting.shutdown().unwrap());
         assert_eq!(shutdown, Ok(ConnectionEvent::Shutdown { endpoint: SERVER, end: ConnectionEnd::Closed }));
-        assert_eq!(
-            sleep_until_event(&client),
-            Ok(ConnectionEvent::Shutdown { endpoint: CLIENT, end: ConnectionEnd::Closed })
-        );
+        let own = Ok(ConnectionEvent::Shutdown { endpoint: CLIENT, end: ConnectionEnd::Closed });
+        assert_eq!(sleep_until_event(&client), own);
     });
 }

@@ -49,12 +49,6 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 0);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_len_bytes: usize) -> *mut u8 {
         count(new_len_bytes, layout.size());
         // SAFETY: as above.

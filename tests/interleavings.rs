@@ -10,15 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
-use homespun::{CounterEvents, FabricAddress, WaitObject};
+use homespun::{CounterEvents, WaitObject};
 
-use homespun_suite::payload::{marked_buffer, payload};
 use homespun_suite::sleeping::{self, PATIENCE};
 use homespun_suite::{Net, Party, Setup, TransportKind, Turns};
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// The number of messages in each direction, for each transport and wait object.
 const ROUNDS: u64 = 1000;
@@ -43,16 +39,15 @@ fn delay_randomly(random: &mut Rng) {
     }
 }
 
-/// Returns a message of this identity to the party's peer, with a random length and level.
-fn random_message(party: &Party, identity: u64, random: &mut Rng) -> SendMsg {
+/// Sends a message of this identity to the party's peer, with a random length and level.
+fn send_random_message(party: &Party, identity: u64, random: &mut Rng) {
     let len_bytes = LENS_BYTES[random.usize(0..LENS_BYTES.len())];
     let flags = match random.u32(0..4) {
         0 => OpFlags::INJECT_COMPLETE,
         1 => OpFlags::MATCH_COMPLETE,
         _ => OpFlags::DELIVERY_COMPLETE,
     };
-    let buffers = vec![payload(identity, len_bytes)];
-    SendMsg { buffers, to: party.peer(), context: identity, flags, ..SendMsg::default() }
+    party.post_send(identity, len_bytes, flags);
 }
 
 /// Counts of one party's completed operations.
@@ -81,11 +76,10 @@ fn post_operations(party: &Party, tally: &Tally, is_over: &AtomicBool, rounds: u
         let may_receive = received < rounds && received < tally.taken.load(Ordering::SeqCst) + WINDOW;
         let may_send = sent < rounds && sent < tally.sent.load(Ordering::SeqCst) + WINDOW;
         if may_receive && (random.bool() || !may_send) {
-            party.endpoint.recv(marked_buffer(20_000), ANY, received).expect("room for a receive");
+            party.post_receives([received], 20_000);
             received += 1;
         } else if may_send {
-            let message = random_message(party, sent, &mut random);
-            party.endpoint.sendmsg(message).expect("room for a send");
+            send_random_message(party, sent, &mut random);
             sent += 1;
         } else {
             thread::yield_now();
@@ -131,16 +125,12 @@ fn disturb_by_polling(party: &Party, tally: &Tally, is_over: &AtomicBool, mut ra
         match random.u32(0..8) {
             0 => cq.signal(),
             1 => cq.progress(),
-            2 => {
-                cq.try_wait().expect("a wait object");
-            }
-            3 | 4 => {
-                if let Ok(Some(completion)) = cq.read() {
-                    tally.count_completion(completion.flags);
-                }
-            }
-            5 => {
-                if let Ok(Some(completion)) = cq.sread(Some(Duration::from_micros(random.u64(0..500)))) {
+            2 => _ = cq.try_wait().expect("a wait object"),
+            3..6 => {
+                // Every third read blocks.
+                let timeout = Some(Duration::from_micros(random.u64(0..500)));
+                let read = if random.u32(0..3) == 0 { cq.sread(timeout) } else { cq.read() };
+                if let Ok(Some(completion)) = read {
                     tally.count_completion(completion.flags);
                 }
             }
@@ -223,13 +213,11 @@ fn messages_wake_every_sleeper() {
 /// In each round, posts a receive and a send that report no success. Then sleeps on the counters until all
 /// but the last few operations have ended.
 fn post_and_sleep_on_counters(party: &Party, rounds: u64, mut random: Rng) {
-    let (received, sent) =
-        (party.local_counter(CounterEvents::RECV), party.local_counter(CounterEvents::SEND));
+    let [received, sent] = [CounterEvents::RECV, CounterEvents::SEND].map(|event| party.local_counter(event));
     for round in 0..rounds {
         delay_randomly(&mut random);
-        party.endpoint.recv(marked_buffer(20_000), ANY, round).expect("room for a receive");
-        let message = random_message(party, round, &mut random);
-        party.endpoint.sendmsg(message).expect("room for a send");
+        party.post_receives([round], 20_000);
+        send_random_message(party, round, &mut random);
         delay_randomly(&mut random);
         let counters = if random.bool() { [received, sent] } else { [sent, received] };
         for counter in counters {
@@ -249,15 +237,9 @@ fn disturb_counter_waiters(party: &Party, is_over: &AtomicBool, mut random: Rng)
         match random.u32(0..6) {
             0 => party.local_cq().progress(),
             1 => counter.add(0),
-            2 => {
-                counter.read_error();
-            }
-            3 => {
-                let _ = counter.wait(u64::MAX, Some(Duration::from_micros(random.u64(0..500))));
-            }
-            4 => {
-                let _ = party.local_cq().sread(Some(Duration::from_micros(random.u64(0..500))));
-            }
+            2 => _ = counter.read_error(),
+            3 => _ = counter.wait(u64::MAX, Some(Duration::from_micros(random.u64(0..500)))),
+            4 => _ = party.local_cq().sread(Some(Duration::from_micros(random.u64(0..500)))),
             _ => {}
         }
     }

@@ -8,24 +8,19 @@ use homespun::flags::OpFlags;
 use homespun::{ConnectionEnd, Errno, Error, FabricAddress, Misuse};
 use serde::{Deserialize, Serialize};
 
+use homespun_suite::TransportKind::{self, Auto4, Shm4, Shm6, Tcp4, Tcp6};
 use homespun_suite::connecting::{
     CLIENT, ConnectionEvent, ConnectionRequest, EventResult, LISTENER, PassiveEndpoint, SERVER, Side,
-    next_completion_of_first_side, next_event_of_first_side, next_operation_end_of_first_side,
+    next_completion_of_first_side, next_event_of_first_side, next_message_of_first_side,
+    next_operation_end_of_first_side, next_request_of_first_side,
 };
 use homespun_suite::payload::{marked_buffer, payload, received_bytes};
 use homespun_suite::process::{Channel, Process};
-use homespun_suite::{Deadline, Endpoint, Net, TransportKind, Turns};
+use homespun_suite::{Deadline, Endpoint, Net, Turns};
 
 const NOWHERE: FabricAddress = FabricAddress::UNSPECIFIED;
 
-const TRANSPORTS: [TransportKind; 6] = [
-    TransportKind::Tcp4,
-    TransportKind::Tcp6,
-    TransportKind::Shm4,
-    TransportKind::Shm6,
-    TransportKind::Auto4,
-    TransportKind::MIXED4,
-];
+const TRANSPORTS: [TransportKind; 6] = [Tcp4, Tcp6, Shm4, Shm6, Auto4, TransportKind::MIXED4];
 
 /// A command to the other process. The process answers each command with an [`Outcome`].
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,10 +65,6 @@ impl RemoteSide {
         &self.net.as_ref().expect("it has begun").1
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        self.endpoint.as_ref().expect("it has an endpoint")
-    }
-
     fn execute_command(&mut self, command: Command) -> Outcome {
         match command {
             Command::Begin(transport) => {
@@ -95,13 +86,12 @@ impl RemoteSide {
             Command::NextEvent => return self.next_event_outcome(),
             Command::Accept(data) => {
                 let request = self.request.take().expect("a request was read");
-                let endpoint = self.side().open_endpoint_for_request(&request, SERVER);
-                endpoint.accept(&data).expect("an undecided request");
-                self.endpoint = Some(endpoint);
+                self.endpoint = Some(self.side().accept(&request, &data));
             }
             Command::Send(identity, len_bytes) => {
+                let endpoint = self.endpoint.as_ref().expect("it has an endpoint");
                 let deadline = Deadline::new();
-                while try_send(self.endpoint(), identity, len_bytes) == Err(Misuse::NotConnected.into()) {
+                while try_send(endpoint, identity, len_bytes) == Err(Misuse::NotConnected.into()) {
                     self.side().progress();
                     deadline.yield_or_panic("a connection");
                 }
@@ -131,6 +121,12 @@ fn outcome_of_event(event: EventResult) -> Outcome {
         Err(error) => Outcome::Failed(error.errno.raw(), error.err_data),
         Ok(ConnectionEvent::Request(_)) => panic!("a request without a listener"),
     }
+}
+
+/// Waits for the next event of this side.
+#[track_caller]
+fn next_outcome(side: &Side) -> Outcome {
+    outcome_of_event(next_event_of_first_side(&[side]))
 }
 
 fn try_send(endpoint: &Endpoint, identity: u64, len_bytes: usize) -> Result<(), Error> {
@@ -173,17 +169,14 @@ impl SideProcess {
 
     #[track_caller]
     fn execute(&mut self, command: &Command) -> Outcome {
-        self.send_command(command);
+        self.0.send_message(command);
         self.0.receive_message()
     }
 
-    fn send_command(&mut self, command: &Command) {
-        self.0.send_message(command);
-    }
-
-    /// Waits for the outcome of a command while this side makes progress.
+    /// Executes a command while this side makes progress.
     #[track_caller]
-    fn wait_for_outcome(&mut self, side: &Side) -> Outcome {
+    fn execute_with(&mut self, side: &Side, command: &Command) -> Outcome {
+        self.0.send_message(command);
         let deadline = Deadline::new();
         while !self.0.is_channel_readable() {
             side.progress();
@@ -200,22 +193,35 @@ impl SideProcess {
         }
     }
 
-    /// Connects an endpoint of this side to the other process, and has that process accept.
+    /// Asks for a connection from an endpoint of this side to the other process, which reads the request.
+    /// Returns the endpoint, and the name of the passive endpoint.
     #[track_caller]
-    fn connect(&mut self, side: &Side) -> Endpoint {
+    fn ask(&mut self, side: &Side) -> (Endpoint, SocketAddr) {
         let name = self.listen();
         let endpoint = side.open_endpoint(CLIENT);
+        endpoint.enable().expect("it has its queues");
         endpoint.connect(name.into(), b"may I?").expect("a first request");
-        self.send_command(&Command::NextEvent);
-        assert_eq!(self.wait_for_outcome(side), Outcome::Request(b"may I?".into()));
-        self.execute(&Command::Accept(b"you may".into()));
-        self.send_command(&Command::NextEvent);
-        assert_eq!(self.wait_for_outcome(side), Outcome::Connected(vec![]));
-        assert_eq!(
-            outcome_of_event(next_event_of_first_side(&[side])),
-            Outcome::Connected(b"you may".into())
-        );
+        let heard = self.execute_with(side, &Command::NextEvent);
+        assert_eq!(heard, Outcome::Request(b"may I?".into()));
+        (endpoint, name)
+    }
+
+    /// Connects an endpoint of this side to the other process, which has read that it is connected. The
+    /// event of this side is unread.
+    #[track_caller]
+    fn connect(&mut self, side: &Side) -> Endpoint {
+        let (endpoint, _) = self.ask(side);
+        self.execute(&Command::Accept(b"welcome".into()));
+        assert_eq!(self.execute_with(side, &Command::NextEvent), Outcome::Connected(vec![]));
         endpoint
+    }
+
+    /// Has the other process ask a listener of this side for a connection.
+    #[track_caller]
+    fn ask_from_there(&mut self, side: &Side) -> (PassiveEndpoint, ConnectionRequest) {
+        let listener = side.open_listener(LISTENER);
+        self.execute(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
+        (listener, next_request_of_first_side(&[side]))
     }
 }
 
@@ -236,19 +242,14 @@ fn silent_peer_fails_the_request_with_etimedout() {
         let endpoint = side.open_endpoint(CLIENT);
         endpoint.set_connect_timeout(Some(Duration::from_millis(30)));
         endpoint.connect(name.into(), b"").unwrap();
-        assert_eq!(
-            outcome_of_event(next_event_of_first_side(&[&side])),
-            Outcome::Failed(Errno::ETIMEDOUT.raw(), vec![])
-        );
+        assert_eq!(next_outcome(&side), Outcome::Failed(Errno::ETIMEDOUT.raw(), vec![]));
         other.0.resume();
         // The process reads only the request of an endpoint that still waits.
         let patient = side.open_endpoint(SERVER);
         patient.connect(name.into(), b"second").unwrap();
-        other.send_command(&Command::NextEvent);
-        let mut heard = other.wait_for_outcome(&side);
+        let mut heard = other.execute_with(&side, &Command::NextEvent);
         while heard == Outcome::Request(vec![]) {
-            other.send_command(&Command::NextEvent);
-            heard = other.wait_for_outcome(&side);
+            heard = other.execute_with(&side, &Command::NextEvent);
         }
         assert_eq!(heard, Outcome::Request(b"second".into()));
     }
@@ -259,94 +260,69 @@ fn silent_peer_fails_the_request_with_etimedout() {
 fn death_of_either_process_ends_the_connection() {
     for (_net, side, mut other) in open_sides() {
         let endpoint = other.connect(&side);
+        assert_eq!(next_outcome(&side), Outcome::Connected(b"welcome".into()));
         endpoint.recv(marked_buffer(8), NOWHERE, 1).unwrap();
         endpoint.recv(marked_buffer(8), NOWHERE, 2).unwrap();
         // Messages that were transmitted before the death arrive.
-        other.send_command(&Command::Send(7, 8));
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
+        assert_eq!(other.execute_with(&side, &Command::Send(7, 8)), Outcome::Done);
         other.0.kill();
-        assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 8));
-        assert_eq!(
-            next_operation_end_of_first_side(&[&side]).expect_err("no sender is left").completion.context,
-            2
-        );
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Lost);
+        assert_eq!(next_message_of_first_side(&[&side]), payload(7, 8));
+        let failed = next_operation_end_of_first_side(&[&side]).expect_err("no sender is left");
+        assert_eq!(failed.completion.context, 2);
+        assert_eq!(next_outcome(&side), Outcome::Lost);
         assert!(side.poll_event().is_none());
     }
     // The requester dies.
     for (_net, side, mut other) in open_sides() {
-        let listener = side.open_listener(LISTENER);
-        other.execute(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = next_event_of_first_side(&[&side]) else {
-            panic!("it was asked")
-        };
-        let endpoint = side.open_endpoint_for_request(&request, SERVER);
-        endpoint.accept(b"welcome").unwrap();
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Connected(vec![]));
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(b"welcome".into()));
+        let (_listener, request) = other.ask_from_there(&side);
+        let _endpoint = side.accept(&request, b"welcome");
+        assert_eq!(next_outcome(&side), Outcome::Connected(vec![]));
+        let heard = other.execute_with(&side, &Command::NextEvent);
+        assert_eq!(heard, Outcome::Connected(b"welcome".into()));
         other.0.kill();
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Lost);
+        assert_eq!(next_outcome(&side), Outcome::Lost);
     }
 }
 
 #[test]
 fn death_before_accept_fails_the_request() {
     for (_net, side, mut other) in open_sides() {
-        let name = other.listen();
-        let asked = side.open_endpoint(CLIENT);
-        asked.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
+        let (_asked, name) = other.ask(&side);
         // Another request arrives that the process does not read.
         let unread = side.open_endpoint(SERVER);
         unread.connect(name.into(), b"").unwrap();
         other.0.kill();
         for _ in 0..2 {
-            let Outcome::Failed(errno, data) = outcome_of_event(next_event_of_first_side(&[&side])) else {
+            let Outcome::Failed(errno, data) = next_outcome(&side) else {
                 panic!("connected without an accept")
             };
             assert!([Errno::ECONNREFUSED, Errno::ECONNRESET].contains(&Errno::new(errno)) && data.is_empty());
         }
     }
     for (_net, side, mut other) in open_sides() {
-        let listener = side.open_listener(LISTENER);
-        other.execute(&Command::Connect(listener.name().unwrap().socket_addr(), vec![1]));
-        let Ok(ConnectionEvent::Request(request)) = next_event_of_first_side(&[&side]) else {
-            panic!("it was asked")
-        };
+        let (_listener, request) = other.ask_from_there(&side);
         other.0.kill();
-        let endpoint = side.open_endpoint_for_request(&request, SERVER);
-        endpoint.accept(b"").unwrap();
-        assert_eq!(
-            outcome_of_event(next_event_of_first_side(&[&side])),
-            Outcome::Failed(Errno::ECONNABORTED.raw(), vec![])
-        );
+        let _endpoint = side.accept(&request, b"");
+        assert_eq!(next_outcome(&side), Outcome::Failed(Errno::ECONNABORTED.raw(), vec![]));
     }
 }
 
 #[test]
 fn death_at_any_moment_ends_every_wait() {
     for (round, (_net, side, mut other)) in (0..6).flat_map(|round| open_sides().map(move |of| (round, of))) {
-        let name = other.listen();
-        let endpoint = side.open_endpoint(CLIENT);
-        endpoint.enable().unwrap();
+        let (endpoint, _) = other.ask(&side);
         endpoint.recv(marked_buffer(300_000), NOWHERE, 1).unwrap();
-        endpoint.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        other.send_command(&Command::Accept(b"welcome".into()));
-        other.send_command(&Command::Send(7, 300_000));
+        other.0.send_message(&Command::Accept(b"welcome".into()));
+        other.0.send_message(&Command::Send(7, 300_000));
         for _ in 0..round * 3 {
             side.progress();
         }
         other.0.kill();
         // The requester may first read that it is connected. In any case it reads that the connection has
         // ended.
-        let mut outcome = outcome_of_event(next_event_of_first_side(&[&side]));
+        let outcome = next_outcome(&side);
         if outcome == Outcome::Connected(b"welcome".into()) {
-            outcome = outcome_of_event(next_event_of_first_side(&[&side]));
-            assert_eq!(outcome, Outcome::Lost);
+            assert_eq!(next_outcome(&side), Outcome::Lost);
         } else {
             assert!(matches!(outcome, Outcome::Failed(..)), "{outcome:?}");
         }
@@ -360,24 +336,12 @@ fn death_at_any_moment_ends_every_wait() {
 #[test]
 fn closing_process_delivers_everything_it_sent() {
     for (_net, side, mut other) in open_sides() {
-        let name = other.listen();
-        let endpoint = side.open_endpoint(CLIENT);
-        endpoint.connect(name.into(), b"").unwrap();
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Request(vec![]));
-        other.execute(&Command::Accept(b"welcome".into()));
-        // The other side reads its event before it sends.
-        other.send_command(&Command::NextEvent);
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Connected(vec![]));
-        other.send_command(&Command::Send(7, 100));
-        assert_eq!(other.wait_for_outcome(&side), Outcome::Done);
+        let endpoint = other.connect(&side);
+        assert_eq!(other.execute_with(&side, &Command::Send(7, 100)), Outcome::Done);
         drop(other);
-        assert_eq!(
-            outcome_of_event(next_event_of_first_side(&[&side])),
-            Outcome::Connected(b"welcome".into())
-        );
-        assert_eq!(outcome_of_event(next_event_of_first_side(&[&side])), Outcome::Closed);
+        assert_eq!(next_outcome(&side), Outcome::Connected(b"welcome".into()));
+        assert_eq!(next_outcome(&side), Outcome::Closed);
         endpoint.recv(marked_buffer(100), NOWHERE, 1).unwrap();
-        assert_eq!(received_bytes(&next_completion_of_first_side(&[&side]).buffer), payload(7, 100));
+        assert_eq!(next_message_of_first_side(&[&side]), payload(7, 100));
     }
 }

@@ -5,23 +5,15 @@ use std::thread;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
-use homespun::{FabricAddress, OperationError, Tag};
+use homespun::{OperationError, Tag};
 
-use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Net, Party, Setup, TransportKind, Turns};
+use homespun_suite::TransportKind::{self, Auto4, Shm4, Shm6, Tcp4, Tcp6};
+use homespun_suite::payload::{payload, received_bytes};
+use homespun_suite::{Net, Party, Setup, Turns};
 
 homespun_suite::party_process_entry!();
 
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-
-const TRANSPORTS: [TransportKind; 6] = [
-    TransportKind::Tcp4,
-    TransportKind::Tcp6,
-    TransportKind::Shm4,
-    TransportKind::Shm6,
-    TransportKind::Auto4,
-    TransportKind::MIXED4,
-];
+const TRANSPORTS: [TransportKind; 6] = [Tcp4, Tcp6, Shm4, Shm6, Auto4, TransportKind::MIXED4];
 
 /// Lengths of messages that a link takes although the receiver makes no progress.
 const EAGER_LENS_BYTES: [usize; 6] = [0, 8, 100, 5000, 16_000, 1000];
@@ -38,24 +30,31 @@ const SMALL_BUDGET_BYTES: usize = 20_000;
 /// The number of passes over a party while its peer is stopped.
 const STILL_ROUNDS: usize = 2000;
 
-fn send_all(from: &Party, to: &Party, lens_bytes: &[usize], flags: OpFlags) {
-    for (context, &len_bytes) in (0..).zip(lens_bytes) {
-        let (buffers, to) = (vec![payload(context, len_bytes)], from.fabric_address_of(to));
-        let send = SendMsg { buffers, to, data: Some(context), context, flags, ..SendMsg::default() };
-        from.endpoint.sendmsg(send).expect("room for a send");
+/// Sends the message with this number to the peer. The number is also the context and the remote data.
+fn post_send(from: &Party, number: u64, len_bytes: usize, flags: OpFlags) {
+    let send = SendMsg { data: Some(number), ..from.message(number, len_bytes, flags) };
+    from.endpoint.sendmsg(send).expect("room for a send");
+}
+
+fn send_all(from: &Party, lens_bytes: &[usize], flags: OpFlags) {
+    for (number, &len_bytes) in (0..).zip(lens_bytes) {
+        post_send(from, number, len_bytes, flags);
     }
+}
+
+#[track_caller]
+fn receive_message(party: &Party, number: u64, len_bytes: usize) {
+    let completion = party.receive_message(number, len_bytes, &payload(number, len_bytes));
+    assert_eq!((completion.data, completion.len_bytes), (number, len_bytes));
 }
 
 /// Receives these messages in order, and checks that no others arrive.
 #[track_caller]
 fn receive_exactly(party: &Party, lens_bytes: &[usize]) {
     for (number, &len_bytes) in (0..).zip(lens_bytes) {
-        party.endpoint.recv(marked_buffer(len_bytes), ANY, number).expect("room for a receive");
-        let completion = party.next_completion();
-        assert_eq!((completion.data, completion.len_bytes), (number, len_bytes));
-        assert!(received_bytes(&completion.buffer) == payload(number, len_bytes), "message {number}");
+        receive_message(party, number, len_bytes);
     }
-    party.endpoint.recv(marked_buffer(100_000), ANY, 99).expect("room for a receive");
+    party.post_receives([99], 100_000);
     party.assert_no_completion();
     party.endpoint.cancel(99).expect("the receive is posted as it was");
     party.next_failure();
@@ -67,8 +66,7 @@ fn open_receiver_and_two_senders(net: &Net) -> [Party; 3] {
     let receiver = net.open_party_with(Setup { asleep: true, ..Setup::default() });
     let (leaver, stayer) = (net.open_party(), net.open_party());
     for party in [&leaver, &stayer] {
-        party.insert_address_of(&receiver);
-        receiver.insert_address_of(party);
+        party.meet(&receiver);
     }
     [receiver, leaver, stayer]
 }
@@ -78,7 +76,7 @@ fn messages_of_a_process_that_ended_or_was_killed_before_accept_arrive() {
     for (transport, is_killed) in TRANSPORTS.iter().flat_map(|of| [(of, false), (of, true)]) {
         let net = Net::new(transport, Turns::Processes);
         let [receiver, leaver, stayer] = open_receiver_and_two_senders(&net);
-        send_all(&leaver, &receiver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
+        send_all(&leaver, &EAGER_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         if is_killed {
             // The messages no longer need the sender's memory.
             leaver.next_completions_of_sends_and_others(EAGER_LENS_BYTES.len());
@@ -100,7 +98,7 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
         let net = Net::new(transport, Turns::Processes);
         for level in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
             let (receiver, leaver) = net.open_pair();
-            send_all(&leaver, &receiver, &KEPT_LENS_BYTES, level);
+            send_all(&leaver, &KEPT_LENS_BYTES, level);
             leaver.next_completions_of_sends_and_others(KEPT_LENS_BYTES.len());
             leaver.kill();
             receive_exactly(&receiver, &KEPT_LENS_BYTES);
@@ -108,16 +106,10 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
         // Kill each sender as soon as its send has completed.
         for (number, len_bytes) in (0..).zip(KEPT_LENS_BYTES) {
             let (receiver, leaver) = net.open_pair();
-            let (buffers, flags) = (vec![payload(number, len_bytes)], OpFlags::TRANSMIT_COMPLETE);
-            let send =
-                SendMsg { buffers, to: leaver.peer(), data: Some(number), flags, ..SendMsg::default() };
-            leaver.endpoint.sendmsg(send).expect("room for a send");
+            post_send(&leaver, number, len_bytes, OpFlags::TRANSMIT_COMPLETE);
             leaver.next_completion();
             leaver.kill();
-            receiver.endpoint.recv(marked_buffer(len_bytes), ANY, number).expect("room for a receive");
-            let completion = receiver.next_completion();
-            assert_eq!((completion.context, completion.data), (number, number));
-            assert!(received_bytes(&completion.buffer) == payload(number, len_bytes), "message {number}");
+            receive_message(&receiver, number, len_bytes);
         }
     }
 }
@@ -130,13 +122,9 @@ fn messages_before_a_completed_fence_of_a_killed_sender_arrive() {
         let (receiver, leaver) = net.open_pair();
         // These sends complete before their messages arrive. The fenced send completes after their messages
         // have arrived.
-        send_all(&leaver, &receiver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
-        let context = 7;
-        let (buffers, flags) = (vec![payload(context, 8)], OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
-        let send =
-            SendMsg { buffers, to: leaver.peer(), data: Some(context), context, flags, ..SendMsg::default() };
-        leaver.endpoint.sendmsg(send).expect("room for a send");
-        while leaver.next_completion().context != context {}
+        send_all(&leaver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
+        post_send(&leaver, 7, 8, OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
+        while leaver.next_completion().context != 7 {}
         leaver.kill();
         receive_exactly(&receiver, &[&KEPT_LENS_BYTES[..7], &[8]].concat());
     }
@@ -150,37 +138,22 @@ fn claimed_complete_message_outlives_its_killed_sender() {
         let (receiver, leaver) = net.open_pair_with(small, Setup::default());
         let (kept_bytes, left_bytes) = (1000, 5 * SMALL_BUDGET_BYTES);
         for (tag, len_bytes) in [(1, kept_bytes), (2, left_bytes), (3, kept_bytes)] {
-            let (buffers, to) = (vec![payload(tag, len_bytes)], leaver.peer());
-            leaver
-                .endpoint
-                .sendmsg(SendMsg { buffers, to, tag: Some(Tag(tag)), context: tag, ..SendMsg::default() })
-                .expect("room for a send");
+            leaver.post_tagged(tag, len_bytes, OpFlags::empty());
         }
         // Messages keep their order, so all have arrived when the last one has.
         for (tag, then) in [(3, OpFlags::empty()), (1, OpFlags::CLAIM), (2, OpFlags::CLAIM)] {
-            let receive = RecvMsg {
-                tagged: Some(Tag(tag).into()),
-                context: tag,
-                flags: OpFlags::PEEK | then,
-                ..RecvMsg::default()
-            };
-            receiver.endpoint.recvmsg(receive.clone()).expect("room for a look");
+            let (tagged, flags) = (Some(Tag(tag).into()), OpFlags::PEEK | then);
+            let peek = RecvMsg { tagged, context: tag, flags, ..RecvMsg::default() };
+            receiver.endpoint.recvmsg(peek.clone()).expect("room for a look");
             while let Err(failed) = receiver.next_ended() {
                 assert_eq!(failed.error, OperationError::NoMessage);
-                receiver.endpoint.recvmsg(receive.clone()).expect("room for a look");
+                receiver.endpoint.recvmsg(peek.clone()).expect("room for a look");
             }
         }
         leaver.kill();
         receiver.assert_no_completion();
         for (tag, len_bytes) in [(1, kept_bytes), (2, left_bytes)] {
-            let receive = RecvMsg {
-                buffers: vec![marked_buffer(len_bytes)],
-                tagged: Some(Tag(tag).into()),
-                context: tag,
-                flags: OpFlags::CLAIM,
-                ..RecvMsg::default()
-            };
-            receiver.endpoint.recvmsg(receive).expect("it was claimed");
+            receiver.post_receive(tag, len_bytes, Some(Tag(tag)), OpFlags::CLAIM);
             match receiver.next_ended() {
                 Ok((completion, _)) => {
                     assert_eq!((tag, completion.context), (1, 1));
@@ -192,8 +165,7 @@ fn claimed_complete_message_outlives_its_killed_sender() {
                 }
             }
         }
-        receiver.endpoint.trecv(marked_buffer(kept_bytes), ANY, Tag(3), 3).expect("room for a receive");
-        assert!(received_bytes(&receiver.next_completion().buffer) == payload(3, kept_bytes));
+        receiver.receive_tagged(3, kept_bytes);
     }
 }
 
@@ -202,7 +174,7 @@ fn closing_process_stays_until_its_long_messages_are_fetched() {
     for transport in &TRANSPORTS {
         let net = Net::new(transport, Turns::Processes);
         let [receiver, leaver, stayer] = open_receiver_and_two_senders(&net);
-        send_all(&leaver, &receiver, &LONG_LENS_BYTES, OpFlags::INJECT_COMPLETE);
+        send_all(&leaver, &LONG_LENS_BYTES, OpFlags::INJECT_COMPLETE);
         thread::scope(|scope| {
             let leaving = scope.spawn(|| drop(leaver));
             receive_exactly(&receiver, &LONG_LENS_BYTES);
@@ -219,12 +191,11 @@ fn stopped_process_is_not_taken_for_dead() {
         let net = Net::new(transport, Turns::Processes);
         let (alice, bob) = net.open_pair();
         let carol = net.open_party();
-        alice.insert_address_of(&carol);
-        carol.insert_address_of(&alice);
+        alice.meet(&carol);
         alice.exchange_long_messages(&bob);
         let lens_bytes = [&EAGER_LENS_BYTES[..], &LONG_LENS_BYTES[..]].concat();
         bob.stop();
-        send_all(&alice, &bob, &lens_bytes, OpFlags::DELIVERY_COMPLETE);
+        send_all(&alice, &lens_bytes, OpFlags::DELIVERY_COMPLETE);
         for _ in 0..STILL_ROUNDS {
             let ended = alice.poll_completion();
             assert!(ended.is_none(), "no message was received, but {ended:?}");

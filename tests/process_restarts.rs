@@ -1,26 +1,16 @@
 //! Processes that are killed and started again at the same address.
 
-use std::collections::BTreeSet;
-
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
-use homespun::{FabricAddress, OperationError, Tag};
+use homespun::{OperationError, Tag};
 
-use homespun_suite::payload::{marked_buffer, payload, received_bytes};
-use homespun_suite::{Deadline, Net, Party, Setup, TransportKind, Turns};
+use homespun_suite::TransportKind::{self, Auto4, Shm4, Shm6, Tcp4, Tcp6};
+use homespun_suite::payload::{marked_buffer, payload};
+use homespun_suite::{Deadline, Net, Party, Setup, Turns};
 
 homespun_suite::party_process_entry!();
 
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
-
-const TRANSPORTS: [TransportKind; 6] = [
-    TransportKind::Tcp4,
-    TransportKind::Tcp6,
-    TransportKind::Shm4,
-    TransportKind::Shm6,
-    TransportKind::Auto4,
-    TransportKind::MIXED4,
-];
+const TRANSPORTS: [TransportKind; 6] = [Tcp4, Tcp6, Shm4, Shm6, Auto4, TransportKind::MIXED4];
 
 /// Lengths of messages that use every protocol. Together they fit into the receiver's budget.
 const LENS_BYTES: [usize; 6] = [10, 9000, 0, 100_000, 300_000, 8];
@@ -36,17 +26,14 @@ fn kill_and_reopen(net: &Net, party: &Party, peer: &Party) -> Party {
 
 /// Posts a send of the message with this number, which is also its context.
 fn post_send(from: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
-    let (buffers, to) = (vec![payload(context, len_bytes)], from.peer());
-    let send = SendMsg { buffers, to, data: Some(context), context, flags, ..SendMsg::default() };
+    let send = SendMsg { data: Some(context), ..from.message(context, len_bytes, flags) };
     from.endpoint.sendmsg(send).expect("room for a send");
 }
 
 #[track_caller]
 fn receive_and_check(party: &Party, context: u64, len_bytes: usize) {
-    party.endpoint.recv(marked_buffer(len_bytes), ANY, context).expect("room for a receive");
-    let completion = party.next_completion();
-    assert_eq!((completion.context, completion.data), (context, context));
-    assert!(received_bytes(&completion.buffer) == payload(context, len_bytes), "message {context}");
+    let completion = party.receive_message(context, len_bytes, &payload(context, len_bytes));
+    assert_eq!(completion.data, context);
 }
 
 /// Sends until a message is delivered, and returns its number.
@@ -114,21 +101,15 @@ fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
         }
         alice.endpoint.recv(marked_buffer(64), alice.peer(), 10).expect("room for a receive");
         alice.endpoint.trecv(marked_buffer(64), alice.peer(), Tag(5), 11).expect("room for a receive");
-        alice.endpoint.recv(marked_buffer(64), ANY, 12).expect("room for a receive");
+        alice.post_receives([12], 64);
         alice.assert_no_completion();
         let bob = kill_and_reopen(&net, &bob, &alice);
-        let failed: BTreeSet<u64> = (0..7)
-            .map(|_| {
-                let failed = alice.next_failure();
-                assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
-                failed.completion.context
-            })
-            .collect();
-        assert_eq!(failed, [0, 1, 2, 3, 4, 10, 11].into());
-        alice.assert_no_completion();
+        alice.expect_failures(&[0, 1, 2, 3, 4, 10, 11], |failed| {
+            assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
+        });
         let delivered = send_until_delivered(&alice, 1000);
         receive_and_check(&bob, delivered, 64);
-        bob.endpoint.recv(marked_buffer(64), ANY, 1).expect("room for a receive");
+        bob.post_receives([1], 64);
         bob.assert_no_completion();
         // A receive from any source stays posted, and matches a message of the next process at that address.
         post_send(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
@@ -151,9 +132,7 @@ fn sender_waiting_for_credit_survives_the_death_of_its_receiver() {
         }
         alice.assert_no_completion();
         let bob = kill_and_reopen(&net, &bob, &alice);
-        let failed: BTreeSet<u64> = (0..COUNT).map(|_| alice.next_failure().completion.context).collect();
-        assert_eq!(failed.len() as u64, COUNT);
-        alice.assert_no_completion();
+        alice.expect_failures(&Vec::from_iter(0..COUNT), |_| {});
         let delivered = send_until_delivered(&alice, 1000);
         receive_and_check(&bob, delivered, 64);
         alice.exchange_long_messages(&bob);

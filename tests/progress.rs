@@ -10,11 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, InfoFlags, OpFlags};
-use homespun::info::{Info, Progress};
+use homespun::flags::OpFlags;
+use homespun::info::Progress;
 use homespun::{
-    AddressVector, AvAttr, Completion, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, FabricAddress, Tag,
-    WaitObject,
+    AddressVector, Completion, CompletionQueue, CqAttr, Domain, Endpoint, Fabric, FabricAddress, Hints,
+    OpenEndpoint, Tag, WaitObject,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -44,20 +44,14 @@ struct Party {
 impl Party {
     fn open(domain: &str) -> Party {
         let fabric = Fabric::new();
-        let mut hints = Info::default();
-        hints.domain.name = Some(domain.into());
-        hints.domain.data_progress = Some(Progress::Auto);
-        let offered = fabric.getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, Some(&hints));
-        let info = &offered.expect("automatic progress")[0];
+        let hints = Hints::new().domain(domain).node("127.0.0.1").source();
+        let hints = hints.with(|info| info.domain.data_progress = Some(Progress::Auto));
+        let info = fabric.info(&hints).expect("automatic progress");
         assert_eq!(info.domain.data_progress, Some(Progress::Auto));
-        let domain = fabric.domain(info).expect("a domain");
-        let cq = domain.open_cq(&CqAttr { wait: WaitObject::Fd, ..CqAttr::default() }).expect("a queue");
-        let av = domain.open_av(&AvAttr::default()).expect("an address vector");
-        let endpoint = domain.endpoint(info).expect("an endpoint");
+        let attr = CqAttr { wait: WaitObject::Fd, ..CqAttr::default() };
+        let builder = fabric.domain(&info).expect("a domain").endpoint_builder(&info).cq_attr(attr);
+        let OpenEndpoint { endpoint, cq, av, domain } = builder.open().expect("an endpoint");
         assert_eq!(endpoint.info().domain.data_progress, Some(Progress::Auto));
-        endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
-        endpoint.bind_av(&av).expect("its first address vector");
-        endpoint.enable().expect("it has all that it needs");
         Party { endpoint, cq, av, domain }
     }
 
@@ -65,21 +59,14 @@ impl Party {
         let (alice, bob) = (Party::open(domain), Party::open(domain));
         for (one, other) in [(&alice, &bob), (&bob, &alice)] {
             let name = other.endpoint.name().expect("an endpoint in service has a name");
-            assert_eq!(one.av.insert(&[name]).remove(0).expect("a name can be inserted"), PEER);
+            assert_eq!(one.av.insert_one(name).expect("a name can be inserted"), PEER);
         }
         (alice, bob)
     }
 
     fn post_send(&self, number: u64, len_bytes: usize, flags: OpFlags) {
-        let buffers = vec![payload(number, len_bytes)];
-        let send = SendMsg {
-            buffers,
-            to: PEER,
-            tag: Some(Tag(number)),
-            context: number,
-            flags,
-            ..SendMsg::default()
-        };
+        let (buffers, tag) = (vec![payload(number, len_bytes)], Some(Tag(number)));
+        let send = SendMsg { buffers, to: PEER, tag, context: number, flags, ..SendMsg::default() };
         self.endpoint.sendmsg(send).expect("room for a send");
     }
 
@@ -196,7 +183,7 @@ fn progress_thread_lives_as_long_as_its_domain() {
         drop((cq, av));
         // Drop the handles in another order, and the last one inside a call.
         let Party { endpoint, domain, cq, av } = bob;
-        let to_itself = av.insert(&[endpoint.name().expect("it has a name")]).remove(0).expect("a name");
+        let to_itself = av.insert_one(endpoint.name().expect("it has a name")).expect("a name");
         endpoint.recv(marked_buffer(8), ANY, 1).expect("room for a receive");
         endpoint.inject(b"hello", to_itself, None, None).expect("room for a send");
         drop(domain);
@@ -214,19 +201,8 @@ fn progress_thread_lives_as_long_as_its_domain() {
 #[test]
 fn manual_progress_starts_no_thread() {
     let _turn = lock_for_exclusive_run();
-    let fabric = Fabric::new();
-    let mut hints = Info::default();
-    hints.domain.control_progress = Some(Progress::Auto);
-    let info = &fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints)).expect("a domain")[0];
-    assert_eq!(info.domain.data_progress, Some(Progress::Manual));
-    let domain = fabric.domain(info).expect("a domain");
-    let (cq, av) = (
-        domain.open_cq(&CqAttr::default()).expect("a queue"),
-        domain.open_av(&AvAttr::default()).expect("a vector"),
-    );
-    let endpoint = domain.endpoint(info).expect("an endpoint");
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
-    endpoint.bind_av(&av).expect("its first address vector");
-    endpoint.enable().expect("it has all that it needs");
+    let hints = Hints::new().with(|info| info.domain.control_progress = Some(Progress::Auto));
+    let opened = Fabric::new().open_endpoint(&hints).expect("an endpoint");
+    assert_eq!(opened.endpoint.info().domain.data_progress, Some(Progress::Manual));
     wait_for_progress_thread_count(0);
 }

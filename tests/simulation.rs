@@ -9,7 +9,8 @@ use homespun::simulation::{Faults, Simulation, TraceAction};
 use homespun::wait::WaitError;
 use homespun::{
     Address, AvAttr, BindFlags, Bytes, BytesMut, CompletionQueue, CounterAttr, CqAttr, Entry, EqAttr, Errno,
-    Error, Fabric, FabricAddress, Hints, Misuse, MrAttr, OpFlags, OpenEndpoint, ReadError, WaitObject,
+    Error, EventQueue, Fabric, FabricAddress, Hints, Misuse, MrAttr, OpFlags, OpenEndpoint, ReadError,
+    WaitObject,
 };
 use homespun_suite::process::{Channel, Process};
 
@@ -48,16 +49,21 @@ fn poll_text(cq: &CompletionQueue) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Opens two endpoints with a link between them, and a latency of [`LATENCY`].
-fn open_linked_pair(fabric: &Fabric, simulation: &Simulation) -> (OpenEndpoint, OpenEndpoint) {
-    let (left, right) = (open(fabric), open(fabric));
+/// Opens a simulated fabric, and two endpoints with a link between them, and a latency of [`LATENCY`].
+fn open_linked_pair() -> (Fabric, Simulation, OpenEndpoint, OpenEndpoint) {
+    let (fabric, simulation) = Fabric::simulated(1);
+    let (left, right) = (open(&fabric), open(&fabric));
     simulation.set_faults(with_latency());
     post_receive(&right);
     post_send(&left, &right, "link");
     assert_eq!(left.cq.sread(None).expect("no failure").map(|sent| sent.context), Some(2));
     assert_eq!(poll_text(&right.cq).as_deref(), Some("link"));
     assert!(simulation.run_until_idle(LONG));
-    (left, right)
+    (fabric, simulation, left, right)
+}
+
+fn open_eq(fabric: &Fabric) -> EventQueue {
+    fabric.open_eq(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() }).expect("a queue")
 }
 
 fn with_latency() -> Faults {
@@ -66,8 +72,7 @@ fn with_latency() -> Faults {
 
 #[test]
 fn message_and_acknowledgement_take_the_latency() {
-    let (fabric, simulation) = Fabric::simulated(1);
-    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let (_, simulation, left, right) = open_linked_pair();
     let begin = simulation.elapsed();
     post_receive(&right);
     post_send(&left, &right, "hello");
@@ -87,9 +92,7 @@ fn blocking_calls_take_simulated_time() {
     assert_eq!(simulation.elapsed(), HOUR);
     let counter = domain.open_counter(&CounterAttr::default()).expect("a counter");
     assert_eq!(counter.wait(1, Some(HOUR)), Err(CounterWaitError::TimedOut));
-    let attr = EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() };
-    let eq = fabric.open_eq(&attr).expect("a queue");
-    assert_eq!(eq.sread(Some(HOUR)), Ok(None));
+    assert_eq!(open_eq(&fabric).sread(Some(HOUR)), Ok(None));
     let set = fabric.open_wait_set(WaitObject::Unspec).expect("a set");
     assert_eq!(set.wait(Some(HOUR)), Err(WaitError::TimedOut));
     assert_eq!(simulation.elapsed(), 4 * HOUR);
@@ -106,8 +109,7 @@ fn wait_that_would_never_end_fails_with_deadlock() {
     assert_eq!(cq.sread(None), Ok(None));
     let counter = domain.open_counter(&CounterAttr::default()).expect("a counter");
     assert_eq!(counter.wait(1, None), Err(CounterWaitError::Deadlock));
-    let attr = EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() };
-    assert_eq!(fabric.open_eq(&attr).expect("a queue").sread(None), Err(EqReadError::Deadlock));
+    assert_eq!(open_eq(&fabric).sread(None), Err(EqReadError::Deadlock));
     let set = fabric.open_wait_set(WaitObject::Unspec).expect("a set");
     assert_eq!(set.wait(None), Err(WaitError::Deadlock));
     assert_eq!(WaitError::Deadlock.errno(), Errno::EDEADLK);
@@ -142,8 +144,7 @@ fn wait_objects_outside_the_library_are_refused() {
 
 #[test]
 fn partition_holds_messages_until_it_heals() {
-    let (fabric, simulation) = Fabric::simulated(1);
-    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let (fabric, simulation, left, right) = open_linked_pair();
     let other = open(&fabric);
     simulation.partition(&[&[address_of(&left), address_of(&other)]]);
     for endpoint in [&left, &right] {
@@ -167,8 +168,7 @@ fn partition_holds_messages_until_it_heals() {
 
 #[test]
 fn death_behind_a_partition_is_learned_after_it_heals() {
-    let (fabric, simulation) = Fabric::simulated(1);
-    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let (_, simulation, left, right) = open_linked_pair();
     simulation.partition(&[&[address_of(&right)]]);
     assert!(simulation.kill(address_of(&right)));
     assert!(!simulation.kill(address_of(&right)), "it is dead");
@@ -182,8 +182,7 @@ fn death_behind_a_partition_is_learned_after_it_heals() {
 
 #[test]
 fn new_endpoint_takes_the_address_of_a_killed_one() {
-    let (fabric, simulation) = Fabric::simulated(1);
-    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let (fabric, simulation, left, right) = open_linked_pair();
     let address = address_of(&right);
     simulation.kill(address);
     let again = fabric.open_endpoint(&Hints::new().src_addr(address)).expect("a free address");
@@ -196,8 +195,7 @@ fn new_endpoint_takes_the_address_of_a_killed_one() {
 
 #[test]
 fn broken_link_fails_the_sends_under_way() {
-    let (fabric, simulation) = Fabric::simulated(1);
-    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let (_, simulation, left, right) = open_linked_pair();
     simulation.set_faults(Faults { lose_per_mille: 1000, ..with_latency() });
     post_receive(&right);
     post_send(&left, &right, "lost");
@@ -207,8 +205,7 @@ fn broken_link_fails_the_sends_under_way() {
 
 #[test]
 fn closing_endpoint_lingers_in_simulated_time() {
-    let (fabric, simulation) = Fabric::simulated(1);
-    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let (_, simulation, left, right) = open_linked_pair();
     simulation.partition(&[&[address_of(&right)]]);
     // More than the link holds, so a part of it is still at the sender.
     let long = Bytes::from(vec![7; 1 << 20]);
@@ -284,8 +281,7 @@ fn automatic_progress_needs_no_thread() {
 fn request_for_a_connection_times_out_in_simulated_time() {
     let (fabric, simulation) = Fabric::simulated(1);
     let info = fabric.info(&Hints::new().ep_type(EndpointType::Msg)).expect("an info");
-    let attr = EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() };
-    let [listening, asking] = [(); 2].map(|()| fabric.open_eq(&attr).expect("a queue"));
+    let (listening, asking) = (open_eq(&fabric), open_eq(&fabric));
     let passive = fabric.passive_endpoint(&info).expect("a passive endpoint");
     passive.bind_eq(&listening, 1).expect("not bound yet");
     passive.listen().expect("a queue is bound");
@@ -307,8 +303,7 @@ fn request_for_a_connection_times_out_in_simulated_time() {
 
 #[test]
 fn run_whose_faults_let_nothing_through_ends_at_its_limit() {
-    let (fabric, simulation) = Fabric::simulated(1);
-    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let (_, simulation, left, right) = open_linked_pair();
     simulation.set_faults(Faults { full_per_mille: 1000, ..Faults::default() });
     post_send(&left, &right, "refused again and again");
     let begin = simulation.elapsed();
@@ -322,9 +317,8 @@ fn run_whose_faults_let_nothing_through_ends_at_its_limit() {
 fn record_run(seed: u64) -> String {
     let (fabric, simulation) = Fabric::simulated(seed);
     simulation.record_trace();
-    let latency = (Duration::from_micros(100), Duration::from_millis(3));
-    let faults = Faults { latency_min: latency.0, latency_max: latency.1, ..Faults::nasty() };
-    simulation.set_faults(faults);
+    let (latency_min, latency_max) = (Duration::from_micros(100), Duration::from_millis(3));
+    simulation.set_faults(Faults { latency_min, latency_max, ..Faults::nasty() });
     let nodes: Vec<OpenEndpoint> = (0..6).map(|_| open(&fabric)).collect();
     let mut text = String::new();
     for round in 0..20 {
@@ -338,10 +332,7 @@ fn record_run(seed: u64) -> String {
         simulation.run_for(Duration::from_millis(2));
         for node in &nodes {
             while let Ok(Some(entry)) = node.cq.read_entry() {
-                text += match entry {
-                    Entry::Failed(_) => "failed ",
-                    _ => "ended ",
-                };
+                text += if matches!(entry, Entry::Failed(_)) { "failed " } else { "ended " };
             }
         }
     }
@@ -375,8 +366,7 @@ fn seed_repeats_a_run_in_another_process() {
 
 #[test]
 fn trace_tells_what_a_message_takes() {
-    let (fabric, simulation) = Fabric::simulated(1);
-    let (left, right) = open_linked_pair(&fabric, &simulation);
+    let (_, simulation, left, right) = open_linked_pair();
     assert_eq!(simulation.take_trace(), [], "not recorded yet");
     simulation.record_trace();
     let begin = simulation.elapsed();

@@ -10,8 +10,8 @@ use std::net::{SocketAddr, TcpStream};
 use homespun::info::EndpointType;
 use homespun::params::Params;
 use homespun::{
-    AddressVector, BindFlags, BytesMut, Caps, CompletionQueue, ConnectionEvent, CqAttr, Endpoint, EqAttr,
-    EventQueue, Fabric, FabricAddress, Hints, OpenEndpoint,
+    BindFlags, BytesMut, Caps, ConnectionEvent, CqAttr, EqAttr, EventQueue, Fabric, FabricAddress, Hints,
+    OpenEndpoint,
 };
 use homespun_engine::limits::{self, MESSAGE_COST_BYTES};
 use homespun_engine::wire::frame::{HEADER_MAX_BYTES, emit};
@@ -41,27 +41,16 @@ const OFFERING_LINKS: u64 = 8;
 const LEFT_MAX_PERCENT: u64 = 15;
 const GROWN_MAX_BYTES: u64 = 64 * 1024;
 
-/// An endpoint over TCP, and all that it needs.
-struct Receiver {
-    endpoint: Endpoint,
-    cq: CompletionQueue,
-    av: AddressVector,
-}
-
 fn tcp_fabric(accepted_links: usize) -> Fabric {
     Fabric::with_params(Params { tcp_accepted_links: accepted_links, ..Params::default() })
 }
 
-impl Receiver {
-    fn open(fabric: &Fabric) -> Receiver {
-        let hints = Hints::new().domain("tcp").node("127.0.0.1").source().caps(Caps::MSG | Caps::SOURCE);
-        let OpenEndpoint { endpoint, cq, av, .. } = fabric.open_endpoint(&hints).expect("an endpoint");
-        Receiver { endpoint, cq, av }
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.endpoint.name().expect("an endpoint in service").socket_addr()
-    }
+/// Opens an endpoint over TCP. Returns its address, too.
+fn open_receiver(fabric: &Fabric) -> (OpenEndpoint, SocketAddr) {
+    let hints = Hints::new().domain("tcp").node("127.0.0.1").source().caps(Caps::MSG | Caps::SOURCE);
+    let receiver = fabric.open_endpoint(&hints).expect("an endpoint");
+    let address = receiver.endpoint.name().expect("an endpoint in service").socket_addr();
+    (receiver, address)
 }
 
 /// Connects and says hello, as the endpoint at this port.
@@ -162,16 +151,15 @@ fn passive_endpoint_refuses_links_beyond_the_parameter() {
 /// `is_accepted` gets the connection and the number of connections so far. Returns the connections, and the
 /// heap that the connections take.
 fn hold_connections(
-    receiver: &Receiver,
-    connect: impl Fn(SocketAddr, u16) -> TcpStream,
+    receiver: &OpenEndpoint,
+    connect: impl Fn(u16) -> TcpStream,
     is_accepted: impl Fn(&mut TcpStream, usize) -> bool,
 ) -> (Vec<TcpStream>, u64) {
-    let address = receiver.address();
     let before = MemoryUsage::measure_now().heap_bytes;
     let mut streams = Vec::with_capacity(STRANGERS);
     let listed_bytes = (STRANGERS * size_of::<TcpStream>()) as u64;
     for port in 0..STRANGERS as u16 {
-        let mut stream = connect(address, 2000 + port);
+        let mut stream = connect(2000 + port);
         let deadline = Deadline::new();
         receiver.cq.progress();
         while !is_accepted(&mut stream, streams.len() + 1) {
@@ -184,7 +172,7 @@ fn hold_connections(
 }
 
 /// Ends connections, and waits until the endpoint has ended them, too.
-fn end_connections(receiver: &Receiver, streams: Vec<TcpStream>) {
+fn end_connections(receiver: &OpenEndpoint, streams: Vec<TcpStream>) {
     let left = count_descriptors() - 2 * streams.len();
     drop(streams);
     let deadline = Deadline::new();
@@ -196,12 +184,12 @@ fn end_connections(receiver: &Receiver, streams: Vec<TcpStream>) {
 
 fn links_of_strangers_take_little_memory() {
     // One host has only a part of the links.
-    let receiver = Receiver::open(&tcp_fabric(2 * STRANGERS));
+    let (receiver, address) = open_receiver(&tcp_fabric(2 * STRANGERS));
     // The first link brings what the endpoint needs once.
-    let mut first = connect_with_hello(receiver.address(), 1000);
+    let mut first = connect_with_hello(address, 1000);
     assert_eq!(await_answer(&mut first, || receiver.cq.progress()), Answer::Hello);
 
-    let silent = |address, _| TcpStream::connect(address).expect("a listener");
+    let silent = |_| TcpStream::connect(address).expect("a listener");
     // Each connection has a descriptor at either end. `open_before` may include one more: the endpoint may
     // have connected to the first peer's address, to check it.
     let open_before = count_descriptors();
@@ -209,16 +197,14 @@ fn links_of_strangers_take_little_memory() {
         |_: &mut TcpStream, count: usize| count_descriptors() + 1 >= open_before + 2 * count;
     let (mut streams, taken_bytes) = hold_connections(&receiver, silent, has_descriptors);
     assert!(taken_bytes <= STRANGERS as u64 * LINK_MAX_BYTES, "{taken_bytes} bytes of silent connections");
-    assert!(
-        streams.iter_mut().all(|stream| poll_answer(stream) == Answer::None),
-        "a silent stranger was displaced"
-    );
+    let are_silent = streams.iter_mut().all(|stream| poll_answer(stream) == Answer::None);
+    assert!(are_silent, "a silent stranger was displaced");
     end_connections(&receiver, streams);
 
     let has_hello = |stream: &mut TcpStream, _: usize| poll_answer(stream) == Answer::Hello;
     let mut left_bytes = Vec::new();
     for round in 1..=3 {
-        let connect = |address, port| connect_with_hello(address, round * 1000 + port);
+        let connect = |port| connect_with_hello(address, round * 1000 + port);
         let (streams, taken_bytes) = hold_connections(&receiver, connect, has_hello);
         assert!(taken_bytes <= STRANGERS as u64 * LINK_MAX_BYTES, "{taken_bytes} bytes of links");
         end_connections(&receiver, streams);
@@ -231,10 +217,10 @@ fn links_of_strangers_take_little_memory() {
 }
 
 /// Has a stranger claim an endpoint at this port and send a message. Returns the source of the message.
-fn receive_from_stranger(receiver: &Receiver, port: u16) -> FabricAddress {
+fn receive_from_stranger(receiver: &OpenEndpoint, address: SocketAddr, port: u16) -> FabricAddress {
     let room = BytesMut::zeroed(8);
     receiver.endpoint.recv(room, FabricAddress::UNSPECIFIED, 1).expect("room for a receive");
-    let mut stream = connect_with_hello(receiver.address(), port);
+    let mut stream = connect_with_hello(address, port);
     let mut frame = [0; HEADER_MAX_BYTES];
     let frame_bytes = emit(&Header::Message(Message::of_len(0)), &mut frame);
     stream.write_all(&frame[..frame_bytes]).expect("room for a message");
@@ -250,20 +236,21 @@ fn receive_from_stranger(receiver: &Receiver, port: u16) -> FabricAddress {
 }
 
 fn stranger_with_the_id_of_a_forgotten_peer_is_not_taken_for_it() {
-    let receiver = Receiver::open(&tcp_fabric(16));
+    let (receiver, address) = open_receiver(&tcp_fabric(16));
+    let source_of = |port| receive_from_stranger(&receiver, address, port);
     let known_port = 1999;
-    let known = SocketAddr::new(receiver.address().ip(), known_port);
+    let known = SocketAddr::new(address.ip(), known_port);
     let known = receiver.av.insert_one(known.into()).expect("an address");
-    assert_eq!(receive_from_stranger(&receiver, known_port), known);
+    assert_eq!(source_of(known_port), known);
     for port in 2000..2000 + FORGETTING_STRANGERS {
-        assert_eq!(receive_from_stranger(&receiver, port), FabricAddress::UNSPECIFIED, "{port}");
+        assert_eq!(source_of(port), FabricAddress::UNSPECIFIED, "{port}");
     }
-    assert_eq!(receive_from_stranger(&receiver, known_port), known);
+    assert_eq!(source_of(known_port), known);
 }
 
 /// Offers messages until the endpoint grants no more credit for many passes. No receive matches them.
 /// Returns how many were offered.
-fn offer_all(link: &mut HostilePeer, receiver: &Receiver, mut meanwhile: impl FnMut()) -> u64 {
+fn offer_all(link: &mut HostilePeer, receiver: &OpenEndpoint, mut meanwhile: impl FnMut()) -> u64 {
     let (mut count, mut idle_passes) = (0, 0);
     while idle_passes < 1_000 {
         let sent = link.send_offers((0..u64::MAX / 2 - count).rev()) as u64;
@@ -276,7 +263,7 @@ fn offer_all(link: &mut HostilePeer, receiver: &Receiver, mut meanwhile: impl Fn
 }
 
 /// Waits until the heap of the process is this small, and returns its size.
-fn await_heap_below(max_bytes: u64, receiver: &Receiver) -> u64 {
+fn await_heap_below(max_bytes: u64, receiver: &OpenEndpoint) -> u64 {
     let deadline = Deadline::new();
     loop {
         receiver.cq.progress();
@@ -290,13 +277,14 @@ fn await_heap_below(max_bytes: u64, receiver: &Receiver) -> u64 {
 
 /// Opens links, and makes as many offers on each as the endpoint takes. Returns the links, and the heap that
 /// the offers take.
-fn offer_on_links(receiver: &Receiver, address: &mut HostileAddress) -> (Vec<HostilePeer>, u64) {
+fn offer_on_links(receiver: &OpenEndpoint, address: &mut HostileAddress) -> (Vec<HostilePeer>, u64) {
+    let to = receiver.endpoint.name().expect("an endpoint in service").socket_addr();
     let before = MemoryUsage::measure_now().heap_bytes;
     let mut offers: u64 = 0;
     let mut links = Vec::new();
     for instance in 1..=OFFERING_LINKS {
         let claimed = address.address().expect("it listens");
-        let mut link = HostilePeer::claim(receiver.address(), claimed, instance).expect("a listener");
+        let mut link = HostilePeer::claim(to, claimed, instance).expect("a listener");
         let deadline = Deadline::new();
         while !link.is_admitted() {
             assert!(link.read(), "the link has ended");
@@ -314,7 +302,7 @@ fn offer_on_links(receiver: &Receiver, address: &mut HostileAddress) -> (Vec<Hos
 }
 
 fn offers_of_reset_and_of_replaced_links_leave_nothing() {
-    let receiver = Receiver::open(&Fabric::new());
+    let (receiver, _) = open_receiver(&Fabric::new());
     let mut address = HostileAddress::listen().expect("a free port");
     let before = MemoryUsage::measure_now().heap_bytes;
     // Each link replaces the one before, since it has another instance.

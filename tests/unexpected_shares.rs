@@ -8,10 +8,7 @@ use homespun::cq::Entry;
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES};
-use homespun::{
-    AddressVector, Bytes, BytesMut, CompletionQueue, Endpoint, Fabric, FabricAddress, Hints, OpenEndpoint,
-    Tag, TagMatch,
-};
+use homespun::{Bytes, BytesMut, Fabric, FabricAddress, Hints, OpenEndpoint, Tag, TagMatch};
 use homespun_engine::wire::frame::{HEADER_MAX_BYTES, emit};
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{Header, Message};
@@ -32,35 +29,33 @@ const STRANGE: u64 = 0xbad;
 const PASSES: usize = 50;
 
 /// An endpoint over TCP, and all that it needs.
-struct Party {
-    endpoint: Endpoint,
-    cq: CompletionQueue,
-    av: AddressVector,
-}
+struct Party(OpenEndpoint);
 
 impl Party {
-    fn open_with(hints: &Hints) -> Party {
-        let OpenEndpoint { endpoint, cq, av, .. } = Fabric::new().open_endpoint(hints).expect("an endpoint");
-        Party { endpoint, cq, av }
+    fn open_with_budget(node: &str, budget_bytes: usize) -> Party {
+        let hints = Hints::new().domain("tcp").node(node).source().total_buffered_recv_bytes(budget_bytes);
+        Party(Fabric::new().open_endpoint(&hints).expect("an endpoint"))
     }
 
     fn open_at(node: &str) -> Party {
-        Party::open_with(&Hints::new().domain("tcp").node(node).source())
+        Party::open_with_budget(node, 0)
     }
 
     /// Opens an endpoint that peers of every loopback address reach.
     fn open_victim() -> Party {
-        let hints = Hints::new().domain("tcp").node("127.0.0.1").source();
-        Party::open_with(&hints.total_buffered_recv_bytes(BUDGET_BYTES))
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.endpoint.name().expect("an endpoint in service").socket_addr()
+        Party::open_with_budget("127.0.0.1", BUDGET_BYTES)
     }
 
     fn insert(&self, other: &Party) -> FabricAddress {
-        let name = other.endpoint.name().expect("an endpoint in service");
-        self.av.insert_if_absent(name).expect("an endpoint's name")
+        self.0.av.insert_if_absent(other.0.endpoint.name().expect("a name")).expect("an endpoint's name")
+    }
+
+    fn post(&self, send: SendMsg) {
+        self.0.endpoint.sendmsg(send).expect("room for a send");
+    }
+
+    fn read_entry(&self) -> Option<Entry> {
+        self.0.cq.read_entry().expect("a queue that is not overrun")
     }
 
     /// Sends empty messages with this tag, and waits until the sends have ended. Returns whether all
@@ -69,18 +64,17 @@ impl Party {
         let address = self.insert(to);
         for context in 0..count {
             let (tag, flags) = (Some(Tag(tag)), OpFlags::DELIVERY_COMPLETE);
-            let send = SendMsg { to: address, tag, context, flags, ..SendMsg::default() };
-            self.endpoint.sendmsg(send).expect("room for a send");
+            self.post(SendMsg { to: address, tag, context, flags, ..SendMsg::default() });
         }
         let deadline = Deadline::new();
         let (mut ended, mut failed) = (0, 0);
         while ended + failed < count {
-            match self.cq.read_entry().expect("a queue that is not overrun") {
+            match self.read_entry() {
                 Some(Entry::Completed(..)) => ended += 1,
                 Some(Entry::UnknownSource(..)) | None => {}
                 Some(Entry::Failed(_)) => failed += 1,
             }
-            to.cq.progress();
+            to.0.cq.progress();
             deadline.yield_or_panic("the ends of sends");
         }
         failed == 0
@@ -91,11 +85,10 @@ impl Party {
     fn await_end_of(&self, peer: Party) {
         let to = self.insert(&peer);
         drop(peer);
-        let send = SendMsg { to, tag: Some(Tag(0)), flags: OpFlags::DELIVERY_COMPLETE, ..SendMsg::default() };
-        self.endpoint.sendmsg(send).expect("room for a send");
+        self.post(SendMsg { to, tag: Some(Tag(0)), flags: OpFlags::DELIVERY_COMPLETE, ..SendMsg::default() });
         let deadline = Deadline::new();
         loop {
-            match self.cq.read_entry().expect("a queue that is not overrun") {
+            match self.read_entry() {
                 Some(Entry::Failed(_)) => return,
                 Some(entry) => panic!("a closed peer has received a message: {entry:?}"),
                 None => deadline.yield_or_panic("the end of a peer"),
@@ -103,17 +96,16 @@ impl Party {
         }
     }
 
-    /// Peeks for a message with this tag. Returns whether there is one.
-    fn peek(&self, tag: u64, flags: OpFlags) -> bool {
-        let tagged = Some(TagMatch { tag, ignore: 0 });
-        self.endpoint.recvmsg(RecvMsg { tagged, flags, ..Default::default() }).expect("room for a peek");
-        let entry = self.cq.read_entry().expect("a queue that is not overrun").expect("a peek ends at once");
-        !matches!(entry, Entry::Failed(_))
+    /// Discards a message with this tag. Returns whether there is one.
+    fn discard(&self, tag: u64) -> bool {
+        let (tagged, flags) = (Some(TagMatch { tag, ignore: 0 }), OpFlags::PEEK | OpFlags::DISCARD);
+        self.0.endpoint.recvmsg(RecvMsg { tagged, flags, ..Default::default() }).expect("room for a peek");
+        !matches!(self.read_entry().expect("a peek ends at once"), Entry::Failed(_))
     }
 
     /// Discards all messages with this tag. Returns how many there were.
     fn discard_all(&self, tag: u64) -> u64 {
-        (0..).take_while(|_| self.peek(tag, OpFlags::PEEK | OpFlags::DISCARD)).count() as u64
+        (0..).take_while(|_| self.discard(tag)).count() as u64
     }
 }
 
@@ -121,75 +113,49 @@ impl Party {
 #[track_caller]
 fn exchange_message(from: &Party, to: &Party, tag: u64) {
     let any = FabricAddress::UNSPECIFIED;
-    to.endpoint.trecv(BytesMut::zeroed(8), any, TagMatch { tag, ignore: 0 }, 1).expect("room for a receive");
-    let (buffers, address) = (vec![Bytes::from_static(b"hello")], from.insert(to));
-    let send = SendMsg { buffers, to: address, tag: Some(Tag(tag)), ..SendMsg::default() };
-    from.endpoint.sendmsg(send).expect("room for a send");
+    to.0.endpoint.trecv(BytesMut::zeroed(8), any, Tag(tag), 1).expect("room for a receive");
+    from.0.endpoint.tsend(Bytes::from_static(b"hello"), from.insert(to), Tag(tag), 0).expect("room");
     let deadline = Deadline::new();
     let mut ends = [false, false];
     while ends != [true, true] {
         for (end, party) in ends.iter_mut().zip([from, to]) {
-            *end |= party.cq.read().expect("no operation fails").is_some();
+            *end |= party.0.cq.read().expect("no operation fails").is_some();
         }
         deadline.yield_or_panic("a message");
     }
 }
 
-/// Returns the bytes of a frame without payload.
-fn frame(header: &Header) -> Vec<u8> {
-    let mut bytes = [0; HEADER_MAX_BYTES];
-    let len_bytes = emit(header, &mut bytes);
-    bytes[..len_bytes].to_vec()
-}
-
-/// A process that claims to have an endpoint at a port where no endpoint is.
-struct Stranger(TcpStream);
-
-impl Stranger {
-    /// Connects, and sends a hello and these bytes. Waits until the victim has answered or ended the
-    /// connection.
-    fn connect(victim: &Party, port: u16, bytes: &[u8]) -> Stranger {
-        let mut stream = TcpStream::connect(victim.address()).expect("a listener");
+/// Strangers come one after the other, and claim to have an endpoint at a port where no endpoint is. Each
+/// leaves as many messages behind as the initial credit allows, and waits until the victim has read them to
+/// their end.
+fn let_strangers_leave_messages(victim: &Party, count: u16) {
+    let mut frame = [0; HEADER_MAX_BYTES];
+    let message = Header::Message(Message { tag: Some(STRANGE), ..Message::of_len(0) });
+    let frame_bytes = emit(&message, &mut frame);
+    let messages = frame[..frame_bytes].repeat(MESSAGES as usize);
+    let address = victim.0.endpoint.name().expect("an endpoint in service").socket_addr();
+    for port in 100..100 + count {
+        let mut stream = TcpStream::connect(address).expect("a listener");
         let claimed = SocketAddr::new(stream.local_addr().expect("it is connected").ip(), port);
         let hello = Hello { address: claimed.into(), instance: u64::from(port) }.to_bytes();
-        stream.write_all(&[&hello, bytes].concat()).expect("room for a few bytes");
-        let mut stranger = Stranger(stream);
-        let deadline = Deadline::new();
-        while !stranger.has_answer_or_end() {
-            victim.cq.progress();
-            deadline.yield_or_panic("an answer to a hello");
-        }
-        stranger
-    }
-
-    fn has_answer_or_end(&mut self) -> bool {
-        self.0.set_nonblocking(true).expect("a socket");
-        let read = self.0.read(&mut [0; 4096]);
-        !matches!(read, Err(error) if error.kind() == ErrorKind::WouldBlock)
-    }
-
-    /// Ends the connection, and waits until the victim has read it to its end.
-    fn leave(mut self, victim: &Party) {
-        let _already_ended = self.0.shutdown(Shutdown::Write);
+        stream.write_all(&[&hello, &messages[..]].concat()).expect("room for a few bytes");
+        stream.set_nonblocking(true).expect("a socket");
+        let mut is_answered = false;
         let deadline = Deadline::new();
         loop {
-            victim.cq.progress();
-            match self.0.read(&mut [0; 4096]) {
-                Ok(1..) => {}
+            victim.0.cq.progress();
+            match stream.read(&mut [0; 4096]) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Ok(0) | Err(_) => return,
+                Ok(1..) if is_answered => {}
+                // The victim has answered the hello, so the stranger leaves.
+                Ok(1..) => {
+                    is_answered = true;
+                    let _already_ended = stream.shutdown(Shutdown::Write);
+                }
+                Ok(0) | Err(_) => break,
             }
             deadline.yield_or_panic("the end of a stranger");
         }
-    }
-}
-
-/// Strangers come one after the other. Each leaves as many messages behind as the initial credit allows.
-fn let_strangers_leave_messages(victim: &Party, count: u16) {
-    let message = Header::Message(Message { tag: Some(STRANGE), ..Message::of_len(0) });
-    let messages = frame(&message).repeat(MESSAGES as usize);
-    for port in 0..count {
-        Stranger::connect(victim, 100 + port, &messages).leave(victim);
     }
 }
 
@@ -220,8 +186,8 @@ fn host_with_all_of_its_share_left_behind_keeps_no_other_host_out() {
             break;
         }
         for _ in 0..PASSES * tag as usize {
-            peer.cq.progress();
-            victim.cq.progress();
+            peer.0.cq.progress();
+            victim.0.cq.progress();
         }
         victim.await_end_of(peer);
         arrived.push(tag);

@@ -1,16 +1,13 @@
 //! Processes on a system that forbids copies between processes. Shared memory works without such copies.
 
-use homespun::FabricAddress;
 use homespun::Tag;
 use homespun::endpoint::SendMsg;
 use homespun::flags::{CompletionFlags, OpFlags};
 
-use homespun_suite::payload::{marked_buffer, payload, received_bytes};
+use homespun_suite::payload::{payload, received_bytes};
 use homespun_suite::{Ended, Net, Party, TransportKind, Turns};
 
 homespun_suite::party_process_entry!();
-
-const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 
 /// The error numbers of a forbidden copy: of a container's filter, and of a kernel without the system call.
 const REFUSALS: [i32; 2] = [libc::EPERM, libc::ENOSYS];
@@ -28,24 +25,17 @@ fn exchange_all_lengths(alice: &Party, bob: &Party) {
     for n in 0..count {
         for party in [alice, bob] {
             if n % 2 == 0 {
-                party
-                    .endpoint
-                    .trecv(marked_buffer(len_bytes(n)), ANY, Tag(n), n)
-                    .expect("room for a receive");
+                party.post_receive(n, len_bytes(n), Some(Tag(n)), OpFlags::empty());
             }
             let flags = if n % 3 == 0 { OpFlags::DELIVERY_COMPLETE } else { OpFlags::TRANSMIT_COMPLETE };
-            let (buffers, to) = (vec![payload(n, len_bytes(n))], party.peer());
-            let send =
-                SendMsg { buffers, to, tag: Some(Tag(n)), context: 100 + n, flags, ..SendMsg::default() };
+            let message = party.message(n, len_bytes(n), flags);
+            let send = SendMsg { tag: Some(Tag(n)), context: 100 + n, ..message };
             party.endpoint.sendmsg(send).expect("room for a send");
         }
     }
     for n in (1..count).step_by(2) {
         for party in [alice, bob] {
-            party
-                .endpoint
-                .trecv(marked_buffer(len_bytes(n) / 2), ANY, Tag(n), n)
-                .expect("room for a receive");
+            party.post_receive(n, len_bytes(n) / 2, Some(Tag(n)), OpFlags::empty());
         }
     }
     for party in [alice, bob] {
@@ -71,13 +61,9 @@ fn check_end(ended: &Ended) {
         }
         Err(failed) => {
             let n = failed.completion.context;
-            let len_bytes = LENS_BYTES[n as usize] / 2;
-            assert_eq!(
-                failed.overflow_bytes(),
-                (LENS_BYTES[n as usize] - len_bytes) as u64,
-                "{}",
-                failed.error
-            );
+            let sent_bytes = LENS_BYTES[n as usize];
+            let len_bytes = sent_bytes / 2;
+            assert_eq!(failed.overflow_bytes(), (sent_bytes - len_bytes) as u64, "{}", failed.error);
             assert!(received_bytes(&failed.completion.buffer) == payload(n, len_bytes), "message {n}");
         }
     }

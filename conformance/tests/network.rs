@@ -99,10 +99,8 @@ fn nasty_network_fails_links_and_corrupts_no_frame() {
         }
     }
     assert!(errors.contains(&RESET) && errors.contains(&LinkError::System(Errno::ECONNREFUSED)));
-    assert!(
-        errors.iter().all(|why| matches!(why, LinkError::System(_))),
-        "no protocol was violated: {errors:?}"
-    );
+    let is_of_system = |why: &LinkError| matches!(why, LinkError::System(_));
+    assert!(errors.iter().all(is_of_system), "no protocol was violated: {errors:?}");
 }
 
 #[test]

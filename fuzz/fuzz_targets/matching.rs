@@ -16,60 +16,25 @@ use libfuzzer_sys::fuzz_target;
 
 use crate::model::{Model, Operation};
 
-/// An operation. There are only few sources, tags and masks, so random programs have matches.
+/// An operation, or many with ascending tags, so that a few bytes of input make long queues. There are only
+/// few sources, tags and masks, so random programs have matches.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Step {
-    Arrive {
-        source: u8,
-        tag: u8,
-    },
-    Post {
-        source: Option<u8>,
-        tag: u8,
-        mask: Mask,
-    },
-    /// Posts receives with ascending tags. So a few bytes of input make long queues.
-    PostMany {
-        tag: u8,
-        count: u8,
-    },
-    ArriveMany {
-        tag: u8,
-        count: u8,
-    },
-    Peek {
-        source: Option<u8>,
-        tag: u8,
-        mask: Mask,
-    },
-    RemovePosted {
-        place: u16,
-    },
-    RemoveUnexpected {
-        place: u16,
-    },
+    Arrive { source: u8, tag: u8 },
+    Post { source: Option<u8>, tag: u8, mask: Mask },
+    PostMany { tag: u8, count: u8 },
+    ArriveMany { tag: u8, count: u8 },
+    Peek { source: Option<u8>, tag: u8, mask: Mask },
+    RemovePosted { place: u16 },
+    RemoveUnexpected { place: u16 },
     RemoveAbsent,
     DrainPosted,
     DrainUnexpected,
-    KeepAside {
-        source: u8,
-        tag: u8,
-    },
-    PostBehind {
-        source: Option<u8>,
-        tag: u8,
-        mask: Mask,
-    },
-    PeekPosted {
-        source: u8,
-        tag: u8,
-    },
-    PostedFor {
-        source: u8,
-    },
-    RemoveManyPosted {
-        divisor: NonZeroU8,
-    },
+    KeepAside { source: u8, tag: u8 },
+    PostBehind { source: Option<u8>, tag: u8, mask: Mask },
+    PeekPosted { source: u8, tag: u8 },
+    PostedFor { source: u8 },
+    RemoveManyPosted { divisor: NonZeroU8 },
 }
 
 #[derive(Debug, Clone, Copy, Arbitrary)]
@@ -91,58 +56,43 @@ impl Mask {
 
 impl Step {
     fn apply_and_check(self, model: &mut Model) {
-        match self {
-            Step::Arrive { source, tag } => {
-                model.apply_and_check(Operation::Arrive { source: source.into(), tag: tag.into() });
-            }
-            Step::Post { source, tag, mask } => model.apply_and_check(Operation::Post {
-                source: source.map(usize::from),
-                tag: tag.into(),
-                ignore: mask.ignored_bits(),
-            }),
+        let only = |source: Option<u8>| source.map(usize::from);
+        let operation = match self {
             Step::PostMany { tag, count } => {
-                for tag in (u64::from(tag)..).take(count.into()) {
-                    model.apply_and_check(Operation::Post { source: None, tag, ignore: 0 });
-                }
+                let posts = (u64::from(tag)..).map(|tag| Operation::Post { source: None, tag, ignore: 0 });
+                return posts.take(count.into()).for_each(|post| model.apply_and_check(post));
             }
             Step::ArriveMany { tag, count } => {
-                for tag in (u64::from(tag)..).take(count.into()) {
-                    model.apply_and_check(Operation::Arrive { source: 0, tag });
-                }
+                let arrivals = (u64::from(tag)..).map(|tag| Operation::Arrive { source: 0, tag });
+                return arrivals.take(count.into()).for_each(|arrival| model.apply_and_check(arrival));
             }
-            Step::Peek { source, tag, mask } => model.apply_and_check(Operation::Peek {
-                source: source.map(usize::from),
-                tag: tag.into(),
-                ignore: mask.ignored_bits(),
-            }),
-            Step::RemovePosted { place } => {
-                model.apply_and_check(Operation::RemovePosted { place: place.into() });
+            Step::Arrive { source, tag } => Operation::Arrive { source: source.into(), tag: tag.into() },
+            Step::Post { source, tag, mask } => {
+                Operation::Post { source: only(source), tag: tag.into(), ignore: mask.ignored_bits() }
             }
-            Step::RemoveUnexpected { place } => {
-                model.apply_and_check(Operation::RemoveUnexpected { place: place.into() });
+            Step::Peek { source, tag, mask } => {
+                Operation::Peek { source: only(source), tag: tag.into(), ignore: mask.ignored_bits() }
             }
-            Step::RemoveAbsent => model.apply_and_check(Operation::RemoveAbsent),
-            Step::DrainPosted => model.apply_and_check(Operation::DrainPosted),
-            Step::DrainUnexpected => model.apply_and_check(Operation::DrainUnexpected),
+            Step::PostBehind { source, tag, mask } => {
+                Operation::PostBehind { source: only(source), tag: tag.into(), ignore: mask.ignored_bits() }
+            }
+            Step::RemovePosted { place } => Operation::RemovePosted { place: place.into() },
+            Step::RemoveUnexpected { place } => Operation::RemoveUnexpected { place: place.into() },
+            Step::RemoveAbsent => Operation::RemoveAbsent,
+            Step::DrainPosted => Operation::DrainPosted,
+            Step::DrainUnexpected => Operation::DrainUnexpected,
             Step::KeepAside { source, tag } => {
-                model.apply_and_check(Operation::KeepAside { source: source.into(), tag: tag.into() });
+                Operation::KeepAside { source: source.into(), tag: tag.into() }
             }
-            Step::PostBehind { source, tag, mask } => model.apply_and_check(Operation::PostBehind {
-                source: source.map(usize::from),
-                tag: tag.into(),
-                ignore: mask.ignored_bits(),
-            }),
             Step::PeekPosted { source, tag } => {
-                model.apply_and_check(Operation::PeekPosted { source: source.into(), tag: tag.into() });
+                Operation::PeekPosted { source: source.into(), tag: tag.into() }
             }
-            Step::PostedFor { source } => {
-                model.apply_and_check(Operation::PostedFor { source: source.into() });
-            }
+            Step::PostedFor { source } => Operation::PostedFor { source: source.into() },
             Step::RemoveManyPosted { divisor } => {
-                model.apply_and_check(Operation::RemoveManyPosted { divisor: divisor.get().into() });
+                Operation::RemoveManyPosted { divisor: divisor.get().into() }
             }
-        }
-        model.check_order();
+        };
+        model.apply_and_check(operation);
     }
 }
 
@@ -152,5 +102,6 @@ fuzz_target!(|program: Vec<Step>| {
     let mut model = Model::new(peers.collect());
     for step in program {
         step.apply_and_check(&mut model);
+        model.check_order();
     }
 });

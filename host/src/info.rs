@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
+use libc::c_char;
 
 use crate::library::Libfabric;
 
@@ -66,23 +67,12 @@ impl InfoList {
 
     /// Sets the provider's name, in hints.
     pub fn set_provider_name(&mut self, name: &CStr) {
-        // SAFETY: the old name is null or comes from `malloc`. The copy comes from `malloc` too, and the list
-        // becomes its owner.
-        unsafe {
-            let attr = self.fabric_attr_mut();
-            libc::free(attr.prov_name.cast());
-            attr.prov_name = libc::strdup(name.as_ptr());
-        }
+        set_text(&mut self.fabric_attr_mut().prov_name, name);
     }
 
     /// Sets the domain's name, in hints.
     pub fn set_domain_name(&mut self, name: &CStr) {
-        // SAFETY: as for the provider's name.
-        unsafe {
-            let attr = self.domain_attr_mut();
-            libc::free(attr.name.cast());
-            attr.name = libc::strdup(name.as_ptr());
-        }
+        set_text(&mut self.domain_attr_mut().name, name);
     }
 
     /// The transmit attributes of the first info.
@@ -113,6 +103,16 @@ impl InfoList {
     pub fn fabric_attr_mut(&mut self) -> &mut FiFabricAttr {
         // SAFETY: as above.
         unsafe { &mut *self.first().fabric_attr }
+    }
+}
+
+/// Replaces a text of an info.
+fn set_text(place: &mut *mut c_char, text: &CStr) {
+    // SAFETY: the old text is null or comes from `malloc`. The copy comes from `malloc` too, and the list
+    // becomes its owner.
+    unsafe {
+        libc::free(place.cast());
+        *place = libc::strdup(text.as_ptr());
     }
 }
 

@@ -45,7 +45,6 @@ type FreeInfo = unsafe extern "C" fn(*mut FiInfo);
 type DupInfo = unsafe extern "C" fn(*const FiInfo) -> *mut FiInfo;
 type OpenFabric = unsafe extern "C" fn(*mut FiFabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int;
 type Version = unsafe extern "C" fn() -> u32;
-type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// A loaded libfabric. The library stays loaded until the process ends, since its providers leave threads
 /// and thread-local data behind.
@@ -56,7 +55,6 @@ pub struct Libfabric {
     dupinfo: DupInfo,
     fabric: OpenFabric,
     version: Version,
-    strerror: StrError,
 }
 
 impl Libfabric {
@@ -97,7 +95,6 @@ impl Libfabric {
                 dupinfo: transmute::<*mut c_void, DupInfo>(symbol(c"fi_dupinfo", Some(INFO_SYMBOLS))?),
                 fabric: transmute::<*mut c_void, OpenFabric>(symbol(c"fi_fabric", Some(c"FABRIC_1.1"))?),
                 version: transmute::<*mut c_void, Version>(symbol(c"fi_version", None)?),
-                strerror: transmute::<*mut c_void, StrError>(symbol(c"fi_strerror", None)?),
             })
         }
     }
@@ -107,13 +104,6 @@ impl Libfabric {
         // SAFETY: the function has no conditions.
         let version = unsafe { (self.version)() };
         ((version >> 16) as u16, version as u16)
-    }
-
-    /// `fi_strerror(3)` of a positive error number.
-    pub fn strerror(&self, errno: c_int) -> String {
-        // SAFETY: the function takes any number, and the string that it returns stays valid while it is
-        // copied.
-        unsafe { CStr::from_ptr((self.strerror)(errno)) }.to_string_lossy().into_owned()
     }
 
     /// `fi_allocinfo(3)`: an empty info with empty attributes, which the caller fills as hints.

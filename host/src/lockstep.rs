@@ -2,7 +2,7 @@
 //! flight.
 
 use std::ffi::c_int;
-use std::mem::{self, MaybeUninit};
+use std::mem;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use homespun::Errno;
 use homespun::flags::{Caps, InfoFlags, Mode};
 use homespun_fi::abi::domain::FidAv;
 use homespun_fi::abi::endpoint::FidEp;
-use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FidCq};
+use homespun_fi::abi::eq::{FiCqAttr, FiCqTaggedEntry, FidCq};
 use homespun_fi::abi::fabric::FidFabric;
 use homespun_fi::abi::{
     FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_GETWAIT, FI_RECV, FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE,
@@ -20,7 +20,7 @@ use homespun_fi::abi::{
 use libc::c_void;
 
 use crate::info::InfoList;
-use crate::library::Libfabric;
+use crate::library::{Libfabric, check_result};
 use crate::object::Object;
 use crate::open::{av_attr, cq_attr};
 
@@ -229,20 +229,20 @@ impl Lockstep {
     /// `fi_cq_read(3)`: reads one completion, if there is one. If an operation has failed, returns its
     /// error, and the operation is no longer in flight.
     pub fn read(&mut self) -> Result<Option<Completion>, CallError> {
-        let cq = self.cq.as_ptr();
-        // SAFETY: the queue is open, and `entry` has room for one entry of its format.
-        self.read_completion_with("fi_cq_read", |entry| unsafe { ((*(*cq).ops).read)(cq, entry, 1) })
+        // SAFETY: the call reads one entry.
+        let read = unsafe { self.cq.read_entry(|cq, entry| ((*(*cq).ops).read)(cq, entry, 1)) };
+        self.completion_of("fi_cq_read", read)
     }
 
     /// `fi_cq_sread(3)`: sleeps until there is a completion, and reads it. Returns `None` after `timeout`,
     /// or earlier if the sleep is interrupted.
     pub fn sread_one(&mut self, timeout: Duration) -> Result<Option<Completion>, CallError> {
-        let cq = self.cq.as_ptr();
         let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: as for `read`. There is no condition.
-        self.read_completion_with("fi_cq_sread", |entry| unsafe {
-            ((*(*cq).ops).sread)(cq, entry, 1, ptr::null(), timeout_ms)
-        })
+        let read = unsafe {
+            self.cq.read_entry(|cq, entry| ((*(*cq).ops).sread)(cq, entry, 1, ptr::null(), timeout_ms))
+        };
+        self.completion_of("fi_cq_sread", read)
     }
 
     /// A handle with which another thread ends a sleep in [`sread_one`](Self::sread_one).
@@ -271,30 +271,21 @@ impl Lockstep {
         self.ep.as_ref().expect("it is taken only by drop")
     }
 
-    fn read_completion_with(
+    fn completion_of(
         &mut self,
         call: &'static str,
-        read: impl FnOnce(*mut c_void) -> isize,
+        read: Result<FiCqTaggedEntry, Errno>,
     ) -> Result<Option<Completion>, CallError> {
-        let mut entry = MaybeUninit::<FiCqTaggedEntry>::zeroed();
-        match read(entry.as_mut_ptr().cast()) {
-            0 => Ok(None),
-            1 => {
-                // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
-                let entry = unsafe { entry.assume_init() };
-                match self.mark_message_of_context_ended(entry.op_context) {
-                    Some(Direction::In) => {
-                        Ok(Some(Completion::Received { len_bytes: entry.len, tag: entry.tag }))
-                    }
-                    Some(Direction::Out) => Ok(Some(Completion::Sent)),
-                    None => Err(CallError { call, errno: Errno::EINVAL }),
-                }
-            }
-            other => match errno_of_result(other) {
-                Errno::EAGAIN | Errno::EINTR | Errno::ETIMEDOUT => Ok(None),
-                Errno::EAVAIL => Err(self.take_error_entry()),
-                errno => Err(CallError { call, errno }),
-            },
+        let entry = match read {
+            Ok(entry) => entry,
+            Err(Errno::EAGAIN | Errno::EINTR | Errno::ETIMEDOUT) => return Ok(None),
+            Err(Errno::EAVAIL) => return Err(self.take_error_entry()),
+            Err(errno) => return Err(CallError { call, errno }),
+        };
+        match self.mark_message_of_context_ended(entry.op_context) {
+            Some(Direction::In) => Ok(Some(Completion::Received { len_bytes: entry.len, tag: entry.tag })),
+            Some(Direction::Out) => Ok(Some(Completion::Sent)),
+            None => Err(CallError { call, errno: Errno::EINVAL }),
         }
     }
 
@@ -313,17 +304,12 @@ impl Lockstep {
 
     /// Reads the error entry of the queue.
     fn take_error_entry(&mut self) -> CallError {
-        let cq = self.cq.as_ptr();
-        let mut entry = MaybeUninit::<FiCqErrEntry>::zeroed();
-        // SAFETY: the queue is open, and the entry is all zero, so it offers no buffer for error data.
-        let result = unsafe { ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0) };
-        // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
-        let entry = unsafe { entry.assume_init() };
-        let errno = if result == 1 {
-            self.mark_message_of_context_ended(entry.op_context);
-            Errno::new(entry.err)
-        } else {
-            errno_of_result(result)
+        let errno = match self.cq.read_error_entry(&mut []) {
+            Ok(entry) => {
+                self.mark_message_of_context_ended(entry.op_context);
+                Errno::new(entry.err)
+            }
+            Err(errno) => errno,
         };
         CallError { call: "completion", errno }
     }
@@ -335,11 +321,7 @@ impl WakeHandle {
         let cq = self.0.as_ptr();
         // SAFETY: the queue is open. Any thread may make this call while another one reads the queue.
         let result = unsafe { ((*(*cq).ops).signal)(cq) };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(CallError { call: "fi_cq_signal", errno: errno_of_result(result as isize) })
-        }
+        check_result(result).map_err(to_call_error("fi_cq_signal"))
     }
 }
 
@@ -372,26 +354,19 @@ fn wait_fd(cq: &Object<FidCq>) -> Result<RawFd, CallError> {
     let mut descriptor = -1;
     // SAFETY: for a queue with this wait object the command takes a pointer to a descriptor.
     let result = unsafe { cq.control(FI_GETWAIT, (&raw mut descriptor).cast()) };
-    if result == 0 && descriptor >= 0 {
-        Ok(descriptor)
-    } else {
-        Err(CallError { call: "fi_control", errno: errno_of_result(result as isize) })
-    }
+    let checked = check_result(if descriptor < 0 && result == 0 { -libc::EINVAL } else { result });
+    checked.map(|()| descriptor).map_err(to_call_error("fi_control"))
 }
 
 fn to_call_error(call: &'static str) -> impl Fn(Errno) -> CallError {
     move |errno| CallError { call, errno }
 }
 
-fn errno_of_result(result: isize) -> Errno {
-    Errno::new(i32::try_from(result.wrapping_neg()).unwrap_or(0))
-}
-
 /// Converts the result of a call. Returns false if the caller has to try again.
 fn accepted_or_eagain(call: &'static str, result: isize) -> Result<bool, CallError> {
-    match errno_of_result(result) {
-        errno if errno.raw() == 0 => Ok(true),
-        Errno::EAGAIN => Ok(false),
-        errno => Err(CallError { call, errno }),
+    match check_result(result as c_int) {
+        Ok(()) => Ok(true),
+        Err(Errno::EAGAIN) => Ok(false),
+        Err(errno) => Err(CallError { call, errno }),
     }
 }

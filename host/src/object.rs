@@ -56,16 +56,24 @@ impl<T: 'static> Object<T> {
         self.0.object.cast()
     }
 
-    /// A handle that keeps the object open, for [`open`](Object::open) of its children.
-    pub fn keep_alive_handle(&self) -> Arc<dyn Any + Send + Sync> {
-        self.0.clone()
+    /// Opens an object in this one, as [`open`](Object::open) does. `call` also gets a pointer to this one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`open`](Object::open).
+    pub(crate) unsafe fn open_child<C: 'static>(
+        &self,
+        call: impl FnOnce(*mut T, *mut *mut C) -> c_int,
+    ) -> Result<Object<C>, Errno> {
+        // SAFETY: the caller promises it.
+        unsafe { Object::open([self.0.clone()], |child| call(self.as_ptr(), child)) }
     }
 
     /// `fi_ep_bind(3)` and similar calls. The bound object stays open as long as this object.
     pub fn bind<O: 'static>(&self, other: &Object<O>, flags: u64) -> Result<(), Errno> {
         // SAFETY: both objects are open.
         check_result(unsafe { ((*(*self.as_fid()).ops).bind)(self.as_fid(), other.as_fid(), flags) })?;
-        self.0.needs.lock().unwrap_or_else(PoisonError::into_inner).push(other.keep_alive_handle());
+        self.0.needs.lock().unwrap_or_else(PoisonError::into_inner).push(other.0.clone());
         Ok(())
     }
 

@@ -1,18 +1,24 @@
 //! Opens objects in their parents, and gives default attributes.
 
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use homespun::Errno;
 use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain, FidMr};
 use homespun_fi::abi::endpoint::{FidEp, FidPep};
-use homespun_fi::abi::eq::{FiCntrAttr, FiCqAttr, FiEqAttr, FidCntr, FidCq, FidEq};
+use homespun_fi::abi::eq::{
+    FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCntr, FidCq, FidEq,
+};
 use homespun_fi::abi::fabric::FidFabric;
-use homespun_fi::abi::{FI_CNTR_EVENTS_COMP, FI_WAIT_NONE};
+use homespun_fi::abi::{FI_CNTR_EVENTS_COMP, FI_WAIT_NONE, FI_WAIT_UNSPEC};
 use libc::c_void;
 
 use crate::info::InfoList;
 use crate::library::check_result;
 use crate::object::Object;
+
+/// The context of no object.
+const NULL: *mut c_void = ptr::null_mut();
 
 /// Attributes of a completion queue of this format, without a wait object, and with the provider's default
 /// size.
@@ -48,25 +54,15 @@ pub fn av_attr() -> FiAvAttr {
 
 /// Attributes of an event queue with a wait object that the provider chooses.
 pub fn eq_attr() -> FiEqAttr {
-    FiEqAttr {
-        size: 0,
-        flags: 0,
-        wait_obj: homespun_fi::abi::FI_WAIT_UNSPEC,
-        signaling_vector: 0,
-        wait_set: ptr::null_mut(),
-    }
+    FiEqAttr { size: 0, flags: 0, wait_obj: FI_WAIT_UNSPEC, signaling_vector: 0, wait_set: ptr::null_mut() }
 }
 
 impl Object<FidFabric> {
     /// `fi_domain(3)`.
     pub fn open_domain(&self, info: &InfoList) -> Result<Object<FidDomain>, Errno> {
-        let (fabric, info) = (self.as_ptr(), info.as_ptr());
+        let info = info.as_ptr();
         // SAFETY: the fabric is open and the info valid.
-        unsafe {
-            Object::open([self.keep_alive_handle()], |domain| {
-                ((*(*fabric).ops).domain)(fabric, info, domain, ptr::null_mut())
-            })
-        }
+        unsafe { self.open_child(|fabric, domain| ((*(*fabric).ops).domain)(fabric, info, domain, NULL)) }
     }
 
     /// `fi_eq_open(3)`.
@@ -75,37 +71,24 @@ impl Object<FidFabric> {
     ///
     /// The pointers among the attributes are null or valid.
     pub unsafe fn open_eq(&self, mut attr: FiEqAttr) -> Result<Object<FidEq>, Errno> {
-        let fabric = self.as_ptr();
         // SAFETY: the fabric is open, and the caller promises the attributes.
-        unsafe {
-            Object::open([self.keep_alive_handle()], |eq| {
-                ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, ptr::null_mut())
-            })
-        }
+        unsafe { self.open_child(|fabric, eq| ((*(*fabric).ops).eq_open)(fabric, &raw mut attr, eq, NULL)) }
     }
 
     /// `fi_passive_ep(3)`.
     pub fn open_passive_endpoint(&self, info: &InfoList) -> Result<Object<FidPep>, Errno> {
-        let (fabric, info) = (self.as_ptr(), info.as_ptr());
+        let info = info.as_ptr();
         // SAFETY: the fabric is open and the info valid.
-        unsafe {
-            Object::open([self.keep_alive_handle()], |pep| {
-                ((*(*fabric).ops).passive_ep)(fabric, info, pep, ptr::null_mut())
-            })
-        }
+        unsafe { self.open_child(|fabric, pep| ((*(*fabric).ops).passive_ep)(fabric, info, pep, NULL)) }
     }
 }
 
 impl Object<FidDomain> {
     /// `fi_endpoint(3)`.
     pub fn open_endpoint(&self, info: &InfoList) -> Result<Object<FidEp>, Errno> {
-        let (domain, info) = (self.as_ptr(), info.as_ptr());
+        let info = info.as_ptr();
         // SAFETY: the domain is open and the info valid.
-        unsafe {
-            Object::open([self.keep_alive_handle()], |ep| {
-                ((*(*domain).ops).endpoint)(domain, info, ep, ptr::null_mut())
-            })
-        }
+        unsafe { self.open_child(|domain, ep| ((*(*domain).ops).endpoint)(domain, info, ep, NULL)) }
     }
 
     /// `fi_cq_open(3)`.
@@ -114,13 +97,8 @@ impl Object<FidDomain> {
     ///
     /// The pointers among the attributes are null or valid.
     pub unsafe fn open_cq(&self, mut attr: FiCqAttr) -> Result<Object<FidCq>, Errno> {
-        let domain = self.as_ptr();
         // SAFETY: the domain is open, and the caller promises the attributes.
-        unsafe {
-            Object::open([self.keep_alive_handle()], |cq| {
-                ((*(*domain).ops).cq_open)(domain, &raw mut attr, cq, ptr::null_mut())
-            })
-        }
+        unsafe { self.open_child(|domain, cq| ((*(*domain).ops).cq_open)(domain, &raw mut attr, cq, NULL)) }
     }
 
     /// `fi_cntr_open(3)`.
@@ -129,12 +107,9 @@ impl Object<FidDomain> {
     ///
     /// The pointers among the attributes are null or valid.
     pub unsafe fn open_counter(&self, mut attr: FiCntrAttr) -> Result<Object<FidCntr>, Errno> {
-        let domain = self.as_ptr();
         // SAFETY: the domain is open, and the caller promises the attributes.
         unsafe {
-            Object::open([self.keep_alive_handle()], |counter| {
-                ((*(*domain).ops).cntr_open)(domain, &raw mut attr, counter, ptr::null_mut())
-            })
+            self.open_child(|domain, cntr| ((*(*domain).ops).cntr_open)(domain, &raw mut attr, cntr, NULL))
         }
     }
 
@@ -144,13 +119,8 @@ impl Object<FidDomain> {
     ///
     /// The pointers among the attributes are null or valid.
     pub unsafe fn open_av(&self, mut attr: FiAvAttr) -> Result<Object<FidAv>, Errno> {
-        let domain = self.as_ptr();
         // SAFETY: the domain is open, and the caller promises the attributes.
-        unsafe {
-            Object::open([self.keep_alive_handle()], |av| {
-                ((*(*domain).ops).av_open)(domain, &raw mut attr, av, ptr::null_mut())
-            })
-        }
+        unsafe { self.open_child(|domain, av| ((*(*domain).ops).av_open)(domain, &raw mut attr, av, NULL)) }
     }
 
     /// `fi_mr_reg(3)`: registers memory at an address, with these access flags (such as `FI_REMOTE_WRITE`)
@@ -167,15 +137,54 @@ impl Object<FidDomain> {
         access: u64,
         requested_key: u64,
     ) -> Result<Object<FidMr>, Errno> {
-        let domain = self.as_ptr();
         let fid = self.as_fid();
         // SAFETY: the domain is open, and the caller promises that the memory is valid.
         unsafe {
-            Object::open([self.keep_alive_handle()], |mr| {
-                let reg = (*(*domain).mr).reg;
-                reg(fid, buf, len_bytes, access, 0, requested_key, 0, mr, ptr::null_mut())
+            self.open_child(|domain, mr| {
+                ((*(*domain).mr).reg)(fid, buf, len_bytes, access, 0, requested_key, 0, mr, NULL)
             })
         }
+    }
+}
+
+impl Object<FidCq> {
+    /// Reads one entry of any format. Its later fields are zero if entries of this queue are shorter. Fails
+    /// with `EAGAIN` if there is none. `call` is `fi_cq_read(3)` or a similar function.
+    ///
+    /// # Safety
+    ///
+    /// If `call` returns 1, it has written at most one entry.
+    pub unsafe fn read_entry(
+        &self,
+        call: impl FnOnce(*mut FidCq, *mut c_void) -> isize,
+    ) -> Result<FiCqTaggedEntry, Errno> {
+        let mut entry = MaybeUninit::<FiCqTaggedEntry>::zeroed();
+        check_count(call(self.as_ptr(), entry.as_mut_ptr().cast()))?;
+        // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
+        Ok(unsafe { entry.assume_init() })
+    }
+
+    /// `fi_cq_readerr(3)`, with room for the data of the error. Fails with `EAGAIN` if there is none.
+    pub fn read_error_entry(&self, data: &mut [u8]) -> Result<FiCqErrEntry, Errno> {
+        let cq = self.as_ptr();
+        let mut entry = MaybeUninit::<FiCqErrEntry>::zeroed();
+        // SAFETY: the queue is open, and the entry has room for as much data as it says. All its bytes are
+        // zero or written, which is valid for numbers and pointers.
+        unsafe {
+            (*entry.as_mut_ptr()).err_data = data.as_mut_ptr().cast();
+            (*entry.as_mut_ptr()).err_data_size = data.len();
+            check_count(((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0))?;
+            Ok(entry.assume_init())
+        }
+    }
+}
+
+/// Checks the number of entries that a call has read.
+fn check_count(count: isize) -> Result<(), Errno> {
+    match count {
+        1.. => Ok(()),
+        0 => Err(Errno::EAGAIN),
+        error => Err(Errno::new(i32::try_from(-error).unwrap_or(i32::MAX))),
     }
 }
 
@@ -186,9 +195,9 @@ impl Object<FidEp> {
         let mut len_bytes = name.len();
         let ep = self.as_ptr();
         // SAFETY: the endpoint is open, and `name` has room for `len_bytes` bytes.
-        check_result(unsafe {
-            ((*(*ep).cm).getname)(self.as_fid(), name.as_mut_ptr().cast(), &raw mut len_bytes)
-        })?;
+        let result =
+            unsafe { ((*(*ep).cm).getname)(self.as_fid(), name.as_mut_ptr().cast(), &raw mut len_bytes) };
+        check_result(result)?;
         name.truncate(len_bytes);
         Ok(name)
     }
@@ -204,10 +213,9 @@ impl Object<FidAv> {
         padded[..255].get_mut(..name.len()).ok_or(Errno::EINVAL)?.copy_from_slice(name);
         let av = self.as_ptr();
         let mut address = u64::MAX;
+        let padded = padded.as_ptr().cast();
         // SAFETY: the vector is open, the address is padded, and `address` has room for the result.
-        let inserted = unsafe {
-            ((*(*av).ops).insert)(av, padded.as_ptr().cast(), 1, &raw mut address, 0, ptr::null_mut())
-        };
+        let inserted = unsafe { ((*(*av).ops).insert)(av, padded, 1, &raw mut address, 0, NULL) };
         if inserted == 1 { Ok(address) } else { Err(Errno::new(inserted.wrapping_neg())) }
     }
 }

@@ -28,24 +28,14 @@ fn limit_fds(count: u64) {
         .expect("the process may lower its limit");
 }
 
-/// Holds all free descriptors of the process except a given number, until it is dropped.
-struct Shortage(Vec<OwnedFd>);
-
-impl Shortage {
-    fn leaving_free_fds(free: usize) -> Shortage {
-        let mut held = vec![OwnedFd::from(fs::File::open("/dev/null").expect("a descriptor is free"))];
-        while let Ok(another) = held[0].try_clone() {
-            held.push(another);
-        }
-        held.truncate(held.len() - free);
-        Shortage(held)
+/// Takes all free descriptors of the process except a given number.
+fn leave_free_fds(free: usize) -> Vec<OwnedFd> {
+    let mut held = vec![OwnedFd::from(fs::File::open("/dev/null").expect("a descriptor is free"))];
+    while let Ok(another) = held[0].try_clone() {
+        held.push(another);
     }
-}
-
-impl Drop for Shortage {
-    fn drop(&mut self) {
-        self.0.clear();
-    }
+    held.truncate(held.len() - free);
+    held
 }
 
 /// The phase of connecting in which descriptors are short.
@@ -69,7 +59,7 @@ fn connect_with_few_descriptors(
     phase: Phase,
     free: usize,
 ) -> (LinkId, Option<LinkError>) {
-    let shortage = |at| (phase == at).then(|| Shortage::leaving_free_fds(free));
+    let shortage = |at| (phase == at).then(|| leave_free_fds(free));
     let [a, b] = endpoints;
     let (downs, ups) = (count_link_down_events(a), a.recorder.live_link_count());
 
@@ -146,7 +136,7 @@ fn lasting_shortage_refuses_connections(provider: &ShmProvider, free: usize) {
     let link = endpoints[0].connect(to);
     endpoints[0].post(link, pseudo_random_payload(10, 1));
     endpoints[0].transmit();
-    let short = Shortage::leaving_free_fds(free);
+    let short = leave_free_fds(free);
     drive_until(&mut endpoints, "the refusal", |[a, _]| a.recorder.down_error(link).is_some());
     // Both sides are in this process. Without a descriptor the connector does not read the refusal.
     let refused =
@@ -166,7 +156,7 @@ fn descriptor_exhaustion_fails_one_link_only() {
 
     for free in 0..PLENTY_FDS {
         let before = count_open_fds();
-        let short = Shortage::leaving_free_fds(free);
+        let short = leave_free_fds(free);
         let opened = provider.open(AddressFormat::SockaddrIn.wildcard(), 7);
         drop(short);
         match (free, &opened) {

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use homespun_conformance::transport::{
-    BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive_until, pseudo_random_payload,
+    BUDGET_FRAMES, Backend, Deadline, Event, TestEndpoint, drive_until, pseudo_random_payload,
 };
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
@@ -93,26 +93,18 @@ fn make_bad_greetings(from: Address) -> Vec<BadGreeting> {
     all
 }
 
-/// Drives both endpoints until `done` returns true.
-#[track_caller]
-fn drive_both_until(endpoints: &mut Endpoints, what: &str, mut done: impl FnMut(&Endpoints) -> bool) {
-    drive_until(endpoints, what, |endpoints| done(endpoints));
-}
-
 /// Asserts that a frame on the link arrives.
 fn assert_link_works(endpoints: &mut Endpoints, link: LinkId, after: &str) {
     let peer = endpoints[1].recorder.up_events()[0].0;
     let before = endpoints[1].recorder.frame_count(peer);
     endpoints[0].post(link, pseudo_random_payload(100, 1));
-    drive_both_until(endpoints, after, |[_, b]| b.recorder.frame_count(peer) > before);
+    drive_until(endpoints, after, |[_, b]| b.recorder.frame_count(peer) > before);
 }
 
 #[test]
 fn bad_greeting_ends_its_own_link_only() {
     let provider = ShmProvider::new();
-    let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
-    let link = endpoints[0].connect(endpoints[1].address());
-    drive_both_until(&mut endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 1);
+    let (mut endpoints, link, _) = Backend::new(&provider).open_linked_pair();
     assert_link_works(&mut endpoints, link, "the first link");
     let here = vacant_address();
     let before = count_open_fds();
@@ -126,7 +118,7 @@ fn bad_greeting_ends_its_own_link_only() {
         expected -= bad.descriptors.len();
         drop(bad.descriptors);
         let mut answers = Vec::new();
-        drive_both_until(&mut endpoints, bad.what, |_| match raw.try_receive() {
+        drive_until(&mut endpoints, bad.what, |_| match raw.try_receive() {
             Some(message) if message.bytes.is_empty() => true,
             message => {
                 answers.extend(message.map(|message| message.bytes));
@@ -151,7 +143,7 @@ fn bad_greeting_ends_its_own_link_only() {
         let seen = endpoints[0].recorder.log().len();
         let refused = endpoints[0].connect(here);
         let mut raw = None;
-        drive_both_until(&mut endpoints, bad.what, |[a, _]| {
+        drive_until(&mut endpoints, bad.what, |[a, _]| {
             if raw.is_none() {
                 raw = raw::try_accept(&listener);
                 raw.iter().for_each(|raw| bad.send_on(raw));
@@ -183,14 +175,11 @@ fn second_greeting_ends_its_link(endpoints: &mut Endpoints, link: LinkId) {
     let greeting = encode_greeting(vacant_address(), 5);
     let send_greeting = || raw.send(&greeting, &[make_ring_memfd().as_fd(), make_doorbell().as_fd()]);
     send_greeting();
-    drive_both_until(endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 2);
+    drive_until(endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 2);
     send_greeting();
-    drive_both_until(endpoints, "the end of it", |[_, b]| b.recorder.live_link_count() == 1);
-    let why = endpoints[1].recorder.log().iter().rev().find_map(|(_, event)| match event {
-        Event::Down(why) => Some(why),
-        _ => None,
-    });
-    assert_eq!(why, Some(&LinkError::Protocol("a second greeting")));
+    drive_until(endpoints, "the end of it", |[_, b]| b.recorder.live_link_count() == 1);
+    let (_, end) = endpoints[1].recorder.log().last().expect("events of the link");
+    assert_eq!(*end, Event::Down(LinkError::Protocol("a second greeting")));
     assert_link_works(endpoints, link, "a second greeting");
 }
 
@@ -206,7 +195,7 @@ fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
         }
     }
     let another = endpoints[0].connect(endpoints[1].address());
-    drive_both_until(endpoints, "a link beside the silent connections", |[_, b]| {
+    drive_until(endpoints, "a link beside the silent connections", |[_, b]| {
         b.recorder.live_link_count() == 2
     });
     assert_link_works(endpoints, link, "silent connections");
@@ -219,5 +208,5 @@ fn silent_connections_are_tolerated(endpoints: &mut Endpoints, link: LinkId) {
         endpoints[1].receive(BUDGET_FRAMES);
         deadline.yield_or_panic("the silent connections to be closed");
     }
-    drive_both_until(endpoints, "the end of the other link", |[_, b]| b.recorder.live_link_count() == 1);
+    drive_until(endpoints, "the end of the other link", |[_, b]| b.recorder.live_link_count() == 1);
 }

@@ -7,7 +7,7 @@ mod raw;
 use std::os::fd::{AsFd, OwnedFd};
 
 use homespun_conformance::transport::{
-    BUDGET_FRAMES, Deadline, Event, TestEndpoint, drive_until, pseudo_random_payload,
+    BUDGET_FRAMES, Backend, Deadline, Event, TestEndpoint, drive_until, pseudo_random_payload,
 };
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Armed, LinkError, Transport};
@@ -116,9 +116,7 @@ type Case = (&'static str, Vec<LineSpec>, Vec<u8>, bool, usize);
 #[test]
 fn wrong_line_or_cut_frame_ends_its_own_link_only() {
     let provider = ShmProvider::new();
-    let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
-    let link = endpoints[0].connect(endpoints[1].address());
-    drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 1);
+    let (mut endpoints, link, _) = Backend::new(&provider).open_linked_pair();
     let mut unpublished = ACK.encode_at(1);
     unpublished[..8].fill(0);
     let mut cases: Vec<Case> = vec![

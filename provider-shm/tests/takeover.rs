@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use homespun_conformance::transport::{
-    BUDGET_FRAMES, Deadline, TestEndpoint, drive_until, pseudo_random_payload,
+    BUDGET_FRAMES, Backend, Deadline, TestEndpoint, drive_until, pseudo_random_payload,
 };
 use homespun_engine::address::Address;
 use homespun_shm::{ShmProvider, ShmTransport};
@@ -81,9 +81,7 @@ fn greet_from_other_process(to: &mut TestEndpoint<ShmTransport>, claim: Option<A
 #[test]
 fn greeting_with_the_address_of_another_process_is_refused() {
     let provider = ShmProvider::new();
-    let mut endpoints = [TestEndpoint::open(&provider, 11), TestEndpoint::open(&provider, 22)];
-    let link = endpoints[0].connect(endpoints[1].address());
-    drive_until(&mut endpoints, "a link", |[_, b]| b.recorder.live_link_count() == 1);
+    let (mut endpoints, link, _) = Backend::new(&provider).open_linked_pair();
     let others = [endpoints[0].address(), endpoints[1].address()];
     for claimed in others {
         let answer = greet_from_other_process(&mut endpoints[1], Some(claimed));

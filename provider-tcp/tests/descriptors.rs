@@ -85,10 +85,7 @@ fn descriptor_exhaustion_delays_links_and_loses_none() {
 
 /// Takes all descriptors that are left, and waits until a link is up that needs one. Then gives them back.
 fn await_link_without_spare_descriptors(link: LinkId, client: &mut Side, server: &mut Side) {
-    let before = getrlimit(Resource::Nofile);
-    let room = (count_open_fds() + 10) as u64;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
-    let files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let (before, files) = leave_free_fds(0);
     drive_until("a peer in its place", &mut [client, server], |sides| sides[0].events.up.contains(&link));
     drop(files);
     setrlimit(Resource::Nofile, before).unwrap();
@@ -118,11 +115,8 @@ fn exhausted_accept_displaces_an_unproven_link() {
     });
     let link = client.transport.connect(address);
     await_link_without_spare_descriptors(link, &mut client, &mut server);
-    assert!(
-        matches!(server.events.down[..], [(_, LinkError::System(Errno::ENOBUFS))]),
-        "{:?}",
-        server.events.down
-    );
+    let down = &server.events.down[..];
+    assert!(matches!(down, [(_, LinkError::System(Errno::ENOBUFS))]), "{down:?}");
 }
 
 /// Lowers the limit, and takes all descriptors but so many. Returns the limit before, and what takes them.

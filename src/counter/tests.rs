@@ -1,7 +1,7 @@
 use std::thread;
 use std::time::Instant;
 
-use homespun_engine::flags::{BindFlags, Caps, MrAccess};
+use homespun_engine::flags::{Caps, MrAccess};
 
 use super::*;
 use crate::info::{Info, Progress};
@@ -13,9 +13,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const OBJECTS: [WaitObject; 5] =
     [WaitObject::None, WaitObject::Unspec, WaitObject::Fd, WaitObject::MutexCond, WaitObject::Yield];
 
-fn open_counter(wait: WaitObject) -> Counter {
+fn try_open_counter(wait: WaitObject) -> Result<Counter, Error> {
     Counter::open(&CounterAttr { wait, ..CounterAttr::default() }, DomainId::allocate(), &Clock::System)
-        .expect("a counter")
+}
+
+fn open_counter(wait: WaitObject) -> Counter {
+    try_open_counter(wait).expect("a counter")
 }
 
 /// Waits until a thread sleeps. Returns at once if the counter has nothing to sleep on.
@@ -101,13 +104,7 @@ fn counter_errors_have_their_errno() {
     assert_eq!(CounterWaitError::ErrorAvailable.errno(), Errno::EAVAIL);
     assert_eq!(CounterWaitError::TimedOut.errno(), Errno::ETIMEDOUT);
     for (wait, errno) in [(WaitObject::Set, Errno::EINVAL), (WaitObject::PollFd, Errno::ENOSYS)] {
-        let refused = Counter::open(
-            &CounterAttr { wait, ..CounterAttr::default() },
-            DomainId::allocate(),
-            &Clock::System,
-        )
-        .expect_err("it is refused");
-        assert_eq!(refused.errno(), errno);
+        assert_eq!(try_open_counter(wait).expect_err("it is refused").errno(), errno);
     }
     assert_eq!(open_counter(WaitObject::None).try_wait().expect_err("it is refused").errno(), Errno::EINVAL);
 }
@@ -129,10 +126,8 @@ fn try_wait_refuses_sleep_once_after_a_change() {
         }
         assert_eq!(counter.wait_object(), wait);
         assert_eq!(counter.wait_fd().is_some(), wait == WaitObject::Fd);
-        assert_eq!(
-            counter.wait_mutex_cond().expect("a thread at most").is_some(),
-            wait == WaitObject::MutexCond
-        );
+        let pair = counter.wait_mutex_cond().expect("a thread at most");
+        assert_eq!(pair.is_some(), wait == WaitObject::MutexCond);
     }
     for wait in [WaitObject::Unspec, WaitObject::Yield] {
         assert_eq!(open_counter(wait).try_wait(), Ok(false), "there is nothing to sleep on");
@@ -147,20 +142,16 @@ fn bound_counter_cannot_be_closed() {
     bound.bind(&counter, CounterEvents::SEND).expect("nothing counts it yet");
     bound.bind(&counter, CounterEvents::RECV | CounterEvents::READ).expect("nothing counts them yet");
     let other = open_counter(WaitObject::None);
-    assert_eq!(
-        bound.bind(&other, CounterEvents::READ | CounterEvents::WRITE).expect_err("it is counted").errno(),
-        Errno::EBUSY
-    );
+    let refused = bound.bind(&other, CounterEvents::READ | CounterEvents::WRITE).expect_err("it is counted");
+    assert_eq!(refused.errno(), Errno::EBUSY);
     bound.bind(&other, CounterEvents::empty()).expect("it counts nothing");
     assert_eq!(bound.counted_events(), CounterEvents::SEND | CounterEvents::RECV | CounterEvents::READ);
     for events in [CounterEvents::SEND, CounterEvents::RECV, CounterEvents::WRITE] {
         bound.count_success(events);
         bound.count_error(events);
     }
-    assert_eq!(
-        (counter.shared.values_and_change_count(), other.shared.values_and_change_count()),
-        ([2, 2, 0], [0; 3])
-    );
+    assert_eq!(counter.shared.values_and_change_count(), [2, 2, 0]);
+    assert_eq!(other.shared.values_and_change_count(), [0; 3]);
     let Rejected { error, returned: counter } = counter.close().expect_err("it is bound");
     assert_eq!(error.errno(), Errno::EBUSY);
     bound.iter().for_each(|counter| counter.remove_binding());
@@ -169,15 +160,11 @@ fn bound_counter_cannot_be_closed() {
 
 /// Opens and enables an endpoint of a domain.
 fn open_enabled_endpoint(domain: &Domain, info: &Info, bound: Option<&Counter>) -> Endpoint {
-    let endpoint = domain.endpoint(info).expect("an endpoint");
-    let cq = domain.open_cq(&Default::default()).expect("a queue");
-    endpoint.bind_cq(&cq, BindFlags::TRANSMIT | BindFlags::RECV).expect("its first queue");
-    endpoint.bind_av(&domain.open_av(&Default::default()).expect("a vector")).expect("its first vector");
+    let mut builder = domain.endpoint_builder(info);
     if let Some(counter) = bound {
-        endpoint.bind_counter(counter, CounterEvents::SEND).expect("its first counter");
+        builder = builder.counter(counter, CounterEvents::SEND);
     }
-    endpoint.enable().expect("it has all that it needs");
-    endpoint
+    builder.open().expect("an endpoint").endpoint
 }
 
 #[test]
@@ -188,9 +175,8 @@ fn counter_drives_endpoint_while_it_or_a_region_is_bound() {
         let hints = hints.with(|info| info.domain.data_progress = Some(data_progress));
         let info = fabric.info(&hints).expect("an offer");
         let domain = fabric.domain(&info).expect("a domain");
-        let counter = domain
-            .open_counter(&CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() })
-            .expect("a counter");
+        let attr = CounterAttr { wait: WaitObject::Unspec, ..CounterAttr::default() };
+        let counter = domain.open_counter(&attr).expect("a counter");
         let driven = || counter.shared.driven_endpoints.len();
         let region = |key| {
             let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;

@@ -14,7 +14,15 @@ use super::*;
 const DEPTH_ENTRIES: usize = 3;
 
 fn open_cq(resource_mgmt: ResourceManagement) -> CompletionQueue {
-    let attr = CqAttr { size_entries: DEPTH_ENTRIES, ..CqAttr::default() };
+    open_cq_with(resource_mgmt, WaitObject::None)
+}
+
+fn open_with_wait(wait: WaitObject) -> CompletionQueue {
+    open_cq_with(ResourceManagement::Enabled, wait)
+}
+
+fn open_cq_with(resource_mgmt: ResourceManagement, wait: WaitObject) -> CompletionQueue {
+    let attr = CqAttr { size_entries: DEPTH_ENTRIES, wait, ..CqAttr::default() };
     CompletionQueue::open(&attr, DomainId::allocate(), resource_mgmt, Locking::Taken, &Clock::System)
         .expect("a queue of this size")
 }
@@ -24,13 +32,8 @@ fn make_completion(context: u64) -> Completion {
 }
 
 fn make_failure(context: u64) -> CompletionError {
-    let source = FabricAddress::UNSPECIFIED;
-    CompletionError {
-        completion: make_completion(context),
-        error: OperationError::Cancelled,
-        source,
-        peer: None,
-    }
+    let (error, source) = (OperationError::Cancelled, FabricAddress::UNSPECIFIED);
+    CompletionError { completion: make_completion(context), error, source, peer: None }
 }
 
 fn push_context(cq: &CompletionQueue, context: u64) {
@@ -52,11 +55,8 @@ fn make_overrun_cq() -> CompletionQueue {
 fn look_at_each_shows_completions_up_to_a_failure() {
     let cq = make_overrun_cq();
     assert_eq!(cq.look_at_each(0, |_, _| panic!("none was asked for")), Ok(Some(0)));
-    assert_eq!(
-        cq.look_at_each(8, |entry, _| assert_eq!(*entry, make_completion(1))),
-        Ok(Some(1)),
-        "the failure ends the read"
-    );
+    let before_failure = cq.look_at_each(8, |entry, _| assert_eq!(*entry, make_completion(1)));
+    assert_eq!(before_failure, Ok(Some(1)), "the failure ends the read");
     assert_eq!(cq.look_at_each(8, |_, _| panic!("a failure is next")), Err(ReadError::ErrorAvailable));
     assert_eq!(cq.look_at_each(0, |_, _| panic!("none was asked for")), Ok(Some(0)));
     assert_eq!(cq.read_error(), Ok(Some(make_failure(2))));
@@ -85,18 +85,6 @@ fn read_of_more_entries_than_the_queue_holds_drives_progress() {
     push_context(&cq, 1);
     assert_eq!(cq.shared().count_read_and_choose_kind(1), ReadKind::EntriesOnly);
     assert_eq!(cq.shared().count_read_and_choose_kind(2), ReadKind::WithProgress);
-}
-
-fn open_with_wait(wait: WaitObject) -> CompletionQueue {
-    let attr = CqAttr { size_entries: DEPTH_ENTRIES, wait, ..CqAttr::default() };
-    CompletionQueue::open(
-        &attr,
-        DomainId::allocate(),
-        ResourceManagement::Enabled,
-        Locking::Taken,
-        &Clock::System,
-    )
-    .expect("a queue")
 }
 
 #[test]
@@ -149,11 +137,8 @@ fn read_entry_returns_successes_unknown_sources_and_failures() {
     assert_eq!(cq.read_entry(), Ok(None));
     push_context(&cq, 1);
     let sender: Address = "127.0.0.1:7".parse().expect("an address");
-    let unknown = CompletionError {
-        error: OperationError::UnknownSource,
-        peer: Some(Box::new(sender)),
-        ..make_failure(2)
-    };
+    let (error, peer) = (OperationError::UnknownSource, Some(Box::new(sender)));
+    let unknown = CompletionError { error, peer, ..make_failure(2) };
     cq.shared().lock_ring().push_failed(unknown);
     cq.shared().lock_ring().push_failed(make_failure(3));
     let entries = [(); 3].map(|()| cq.read_entry().expect("no overrun").expect("an entry"));
@@ -178,24 +163,19 @@ fn failure_text_names_the_operation_and_its_peer() {
     };
     let (send, receive) = (CompletionFlags::SEND | CompletionFlags::MSG, CompletionFlags::RECV);
     let (read, peer) = (CompletionFlags::READ | CompletionFlags::RMA, Some("127.0.0.1:4711"));
-    assert_eq!(
+    let texts = [
         text(send, OperationError::Link(LinkError::Closed), peer),
-        "the send with context 7 failed: the link to 127.0.0.1:4711 ended: the peer closed the connection"
-    );
-    assert_eq!(
         text(send, OperationError::Cancelled, peer),
-        "the send with context 7 to 127.0.0.1:4711 failed: cancelled"
-    );
-    assert_eq!(
         text(read, OperationError::Fault, peer),
-        "the read with context 7 from 127.0.0.1:4711 failed: the sender's memory could not be read"
-    );
-    assert_eq!(
         text(receive, OperationError::Cancelled, None),
-        "the receive with context 7 failed: cancelled"
-    );
-    assert_eq!(
         text(receive, OperationError::UnknownSource, peer),
-        "the receive with context 7 has a message from 127.0.0.1:4711, which is not in the address vector"
-    );
+    ];
+    let expected = [
+        "the send with context 7 failed: the link to 127.0.0.1:4711 ended: the peer closed the connection",
+        "the send with context 7 to 127.0.0.1:4711 failed: cancelled",
+        "the read with context 7 from 127.0.0.1:4711 failed: the sender's memory could not be read",
+        "the receive with context 7 failed: cancelled",
+        "the receive with context 7 has a message from 127.0.0.1:4711, which is not in the address vector",
+    ];
+    assert_eq!(texts, expected);
 }

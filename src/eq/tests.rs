@@ -18,20 +18,13 @@ fn open_queue(size_entries: usize) -> EventQueue {
     EventQueue::open(&attr, &Clock::System).expect("a queue")
 }
 
-fn make_written_event(number: u32, data: &[u8]) -> Event {
+fn written(number: u32, data: &[u8]) -> Event {
     Event::Written { number, data: data.into() }
 }
 
 fn make_failure(context: u64) -> EventError {
-    EventError {
-        object: 1,
-        context,
-        data: 3,
-        errno: Errno::EADDRNOTAVAIL,
-        prov_errno: Errno::EADDRNOTAVAIL.raw(),
-        err_data: vec![4, 5],
-        peer: None,
-    }
+    let (errno, err_data) = (Errno::EADDRNOTAVAIL, vec![4, 5]);
+    EventError { object: 1, context, data: 3, errno, prov_errno: errno.raw(), err_data, peer: None }
 }
 
 #[test]
@@ -40,14 +33,10 @@ fn events_are_read_in_order() {
     assert_eq!(eq.read(), Ok(None));
     assert_eq!(eq.write(7, b"seven"), Ok(5));
     assert_eq!(eq.write(8, b""), Ok(0));
-    for _ in 0..2 {
-        assert_eq!(
-            (eq.peek(), eq.speek(None)),
-            (Ok(Some(make_written_event(7, b"seven"))), Ok(Some(make_written_event(7, b"seven"))))
-        );
+    for read in [eq.peek(), eq.speek(None), eq.peek(), eq.speek(None), eq.read()] {
+        assert_eq!(read, Ok(Some(written(7, b"seven"))));
     }
-    assert_eq!(eq.read(), Ok(Some(make_written_event(7, b"seven"))));
-    assert_eq!(eq.read(), Ok(Some(make_written_event(8, b""))));
+    assert_eq!(eq.read(), Ok(Some(written(8, b""))));
     assert_eq!((eq.read(), eq.peek()), (Ok(None), Ok(None)));
 }
 
@@ -59,9 +48,9 @@ fn read_entry_returns_failures_before_events() {
     eq.write_error(make_failure(2)).expect("room");
     eq.write(8, b"").expect("room");
     assert_eq!(eq.read_entry(), Ok(Some(EventEntry::Failed(make_failure(2)))));
-    assert_eq!(eq.sread_entry(PATIENCE), Ok(Some(EventEntry::Happened(make_written_event(7, b"seven")))));
+    assert_eq!(eq.sread_entry(PATIENCE), Ok(Some(EventEntry::Happened(written(7, b"seven")))));
     let last = eq.sread_entry(None).expect("no failure of the read").expect("an entry");
-    assert_eq!(last.into_result(), Ok(make_written_event(8, b"")));
+    assert_eq!(last.into_result(), Ok(written(8, b"")));
     assert_eq!(eq.sread_entry(Some(Duration::from_millis(1))), Ok(None));
     let without_wait_object = EventQueue::open(&EqAttr::default(), &Clock::System).expect("a queue");
     assert_eq!(without_wait_object.sread_entry(None), Err(EqReadError::NoWaitObject));
@@ -74,7 +63,7 @@ fn event_that_fails_the_filter_stays_queued() {
     let is_short = |event: &Event| matches!(event, Event::Written { data, .. } if data.len() < 5);
     let unwanted = Err(EqReadError::Unwanted);
     assert_eq!((eq.read_if(is_short), eq.sread_if(None, is_short)), (unwanted.clone(), unwanted));
-    assert_eq!(eq.read_if(|event| !is_short(event)), Ok(Some(make_written_event(1, b"12345"))));
+    assert_eq!(eq.read_if(|event| !is_short(event)), Ok(Some(written(1, b"12345"))));
     assert_eq!(eq.read_if(|_| true), Ok(None));
 }
 
@@ -86,12 +75,9 @@ fn full_event_queue_refuses_writes_and_loses_nothing() {
     assert_eq!(eq.write(3, b"").unwrap_err().errno(), Errno::EAGAIN);
     assert!(eq.write_error(make_failure(1)).is_ok(), "errors have room of their own");
     assert!(eq.read_error().is_some());
-    assert_eq!(eq.read(), Ok(Some(make_written_event(1, b""))));
+    assert_eq!(eq.read(), Ok(Some(written(1, b""))));
     assert!(eq.write(3, b"").is_ok());
-    assert_eq!(
-        [(); 2].map(|()| eq.read()),
-        [Ok(Some(make_written_event(2, b""))), Ok(Some(make_written_event(3, b"")))]
-    );
+    assert_eq!([(); 2].map(|()| eq.read()), [2, 3].map(|number| Ok(Some(written(number, b"")))));
 }
 
 #[test]
@@ -111,10 +97,10 @@ fn endpoint_events_are_queued_even_if_the_queue_is_full() {
     eq.shared().drop_entries_of_endpoint_and_settle_accepts(EventOrigin(3));
     let errors: Vec<u64> = [(); 5].map(|()| eq.read_error().expect("an error").context).into();
     assert_eq!(errors, [1, 10, 11, 12, 14]);
-    assert_eq!(eq.read(), Ok(Some(make_written_event(1, b""))));
+    assert_eq!(eq.read(), Ok(Some(written(1, b""))));
     assert_eq!(eq.write(2, b""), Ok(0), "its own room is free");
     assert_eq!([0, 1, 2, 4].map(|_| eq.read()), [0, 1, 2, 4].map(|endpoint| Ok(Some(shutdown(endpoint)))));
-    assert_eq!(eq.read(), Ok(Some(make_written_event(2, b""))));
+    assert_eq!(eq.read(), Ok(Some(written(2, b""))));
 }
 
 #[test]
@@ -125,14 +111,10 @@ fn errors_are_read_before_events() {
     eq.write_error(make_failure(1)).expect("room");
     eq.write_error(make_failure(2)).expect("room");
     assert_eq!(eq.read().unwrap_err().errno(), Errno::EAVAIL);
-    assert_eq!(
-        (eq.sread(None), eq.peek()),
-        (Err(EqReadError::ErrorAvailable), Err(EqReadError::ErrorAvailable))
-    );
-    assert_eq!(eq.peek_error(), Some(make_failure(1)));
-    assert_eq!(eq.read_error(), Some(make_failure(1)));
-    assert_eq!(eq.read_error(), Some(make_failure(2)));
-    assert_eq!(eq.read(), Ok(Some(make_written_event(1, b""))));
+    assert_eq!([eq.sread(None), eq.peek()], [(); 2].map(|()| Err(EqReadError::ErrorAvailable)));
+    let errors = [eq.peek_error(), eq.read_error(), eq.read_error()];
+    assert_eq!(errors, [1, 1, 2].map(|context| Some(make_failure(context))));
+    assert_eq!(eq.read(), Ok(Some(written(1, b""))));
     assert_eq!(eq.strerror(make_failure(1).prov_errno), "Cannot assign requested address");
 }
 
@@ -176,9 +158,8 @@ fn try_wait_allows_sleep_only_on_empty_queue() {
         eq.write(1, b"").expect("room");
         assert_eq!(eq.try_wait(), Ok(false));
         eq.write_error(make_failure(1)).expect("room");
-        assert!(
-            eq.read_error().is_some() && eq.sread(Some(Duration::MAX)).is_ok_and(|event| event.is_some())
-        );
+        assert!(eq.read_error().is_some());
+        assert!(eq.sread(Some(Duration::MAX)).is_ok_and(|event| event.is_some()));
         assert_eq!(eq.try_wait(), Ok(is_the_applications));
         assert_eq!(eq.wait_fd().is_some(), wait == WaitObject::Fd);
         let pair = eq.wait_mutex_cond().expect("enough descriptors");
@@ -199,8 +180,6 @@ fn call_without_matching_attribute_is_refused() {
         assert_eq!(refused.unwrap_err().errno(), errno, "{wait:?}");
     }
     let flags = EqFlags::from_bits_retain(1);
-    assert_eq!(
-        EventQueue::open(&EqAttr { flags, ..EqAttr::default() }, &Clock::System).unwrap_err().errno(),
-        Errno::EBADFLAGS
-    );
+    let refused = EventQueue::open(&EqAttr { flags, ..EqAttr::default() }, &Clock::System);
+    assert_eq!(refused.unwrap_err().errno(), Errno::EBADFLAGS);
 }

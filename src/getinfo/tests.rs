@@ -6,9 +6,9 @@ use homespun_engine::errno::Errno;
 use homespun_engine::flags::{Caps, OpFlags};
 
 use super::*;
-use crate::FabricAddress;
 use crate::fabric::{Fabric, getinfo};
 use crate::info::{DomainAttr, RxAttr, TxAttr, Version};
+use crate::{Domain, FabricAddress};
 
 fn make_provider(domain: &str) -> ProviderAttr {
     ProviderAttr {
@@ -31,14 +31,22 @@ fn getinfo_with_domain_param(
     only: Option<&str>,
     hints: &Info,
 ) -> Result<Vec<Info>, Error> {
-    getinfo_from_providers(
-        providers,
-        only,
-        Some("127.0.0.1"),
-        Some("7471"),
-        InfoFlags::NUMERIC_HOST,
-        Some(hints),
-    )
+    let (node, service) = (Some("127.0.0.1"), Some("7471"));
+    getinfo_from_providers(providers, only, node, service, InfoFlags::NUMERIC_HOST, Some(hints))
+}
+
+/// Returns hints that name this domain.
+fn name_domain(domain: &str) -> Info {
+    let mut hints = Info::default();
+    hints.domain.name = Some(domain.into());
+    hints
+}
+
+/// Returns the best info without a peer, and its domain.
+fn open_domain(fabric: &Fabric, hints: &Info) -> (Info, Domain) {
+    let infos = fabric.getinfo(None, None, InfoFlags::empty(), Some(hints)).expect("an answer");
+    let domain = fabric.domain(&infos[0]).expect("a domain");
+    (infos[0].clone(), domain)
 }
 
 /// Checks that the infos of connected endpoints follow those of unconnected endpoints, with the same domains
@@ -65,16 +73,11 @@ fn info_has_source_and_destination_address() {
 #[test]
 fn getinfo_returns_all_domains_in_order_or_the_named_one() {
     let providers = [make_provider("auto"), make_provider("tcp")];
-    let any = Info::default();
-    let found = getinfo_of_loopback_peer(&providers, &any).expect("both");
+    let found = getinfo_of_loopback_peer(&providers, &Info::default()).expect("both");
     assert_eq!(check_and_list_domains(&found), ["auto", "tcp"]);
-    let mut tcp = Info::default();
-    tcp.domain.name = Some("tcp".into());
-    let found = getinfo_of_loopback_peer(&providers, &tcp).expect("the one named");
+    let found = getinfo_of_loopback_peer(&providers, &name_domain("tcp")).expect("the one named");
     assert_eq!(check_and_list_domains(&found), ["tcp"]);
-    let mut other = Info::default();
-    other.domain.name = Some("eth0".into());
-    let refused = getinfo_of_loopback_peer(&providers, &other).expect_err("there is none");
+    let refused = getinfo_of_loopback_peer(&providers, &name_domain("eth0")).expect_err("there is none");
     assert_eq!(refused.to_string(), "there is no domain eth0, only auto, tcp");
     assert_eq!(refused.errno(), Errno::ENODATA);
 }
@@ -82,27 +85,12 @@ fn getinfo_returns_all_domains_in_order_or_the_named_one() {
 #[test]
 fn domain_parameter_leaves_only_that_domain_unless_hints_name_another() {
     let providers = [make_provider("tcp"), make_provider("shm")];
-    let any = Info::default();
-    assert_eq!(
-        check_and_list_domains(
-            &getinfo_with_domain_param(&providers, Some("shm"), &any).expect("the one left")
-        ),
-        ["shm"]
-    );
-    let mut named = Info::default();
-    named.domain.name = Some("shm".into());
-    assert_eq!(
-        check_and_list_domains(
-            &getinfo_with_domain_param(&providers, Some("shm"), &named).expect("the one left")
-        ),
-        ["shm"]
-    );
-    for param in ["tcp", "token-ring"] {
-        let found = getinfo_with_domain_param(&providers, Some(param), &named).expect("the named one");
+    let (any, named) = (Info::default(), name_domain("shm"));
+    for (param, hints) in [("shm", &any), ("shm", &named), ("tcp", &named), ("token-ring", &named)] {
+        let found = getinfo_with_domain_param(&providers, Some(param), hints).expect("the one left");
         assert_eq!(check_and_list_domains(&found), ["shm"]);
     }
-    named.domain.name = Some("token-ring".into());
-    for hints in [any, named] {
+    for hints in [any, name_domain("token-ring")] {
         let refused =
             getinfo_with_domain_param(&providers, Some("token-ring"), &hints).expect_err("there is none");
         let text = "there is no domain token-ring (FI_HOMESPUN_DOMAIN), only tcp, shm";
@@ -122,12 +110,8 @@ fn domain_of_the_parameter_is_offered_even_for_remote_comm_hints() {
     assert_eq!(check_and_list_domains(&found), ["shm"]);
     assert!(found[0].caps.contains(Caps::MSG | Caps::LOCAL_COMM), "{found:?}");
     assert!(!found[0].caps.contains(Caps::REMOTE_COMM), "{found:?}");
-    assert_eq!(
-        check_and_list_domains(
-            &getinfo_of_loopback_peer(&providers, &hints).expect("the one that reaches them")
-        ),
-        ["tcp"]
-    );
+    let found = getinfo_of_loopback_peer(&providers, &hints).expect("the one that reaches them");
+    assert_eq!(check_and_list_domains(&found), ["tcp"]);
 }
 
 #[test]
@@ -187,8 +171,7 @@ fn parameter_sets_budget_that_hints_leave_open() {
     assert!(budgets(Some(&hints)).iter().all(|&bytes| bytes == 5 << 20));
 
     // The same holds for an endpoint whose info the application may have changed.
-    let mut info = fabric.getinfo(None, None, InfoFlags::empty(), None).expect("an answer").remove(0);
-    let domain = fabric.domain(&info).expect("a domain");
+    let (mut info, domain) = open_domain(&fabric, &Info::default());
     for (asked, granted) in [(0, 2 << 20), (5 << 20, 5 << 20)] {
         info.rx.total_buffered_recv_bytes = asked;
         let endpoint = domain.endpoint(&info).expect("an endpoint");
@@ -198,10 +181,8 @@ fn parameter_sets_budget_that_hints_leave_open() {
 
 #[test]
 fn parameters_set_the_sizes_of_shared_contexts_that_attributes_leave_open() {
-    let params = Params { tx_size_ops: 50, rx_size_ops: 60, ..Params::default() };
-    let fabric = Fabric::with_params(params);
-    let info = fabric.getinfo(None, None, InfoFlags::empty(), None).expect("an answer").remove(0);
-    let domain = fabric.domain(&info).expect("a domain");
+    let fabric = Fabric::with_params(Params { tx_size_ops: 50, rx_size_ops: 60, ..Params::default() });
+    let (_, domain) = open_domain(&fabric, &Info::default());
     for (asked, granted) in [(0, [50, 60]), (7, [7, 7])] {
         let transmit = TxAttr { size_ops: asked, ..TxAttr::default() };
         let transmit = domain.shared_transmit_context(&transmit).expect("a transmit context");
@@ -213,9 +194,7 @@ fn parameters_set_the_sizes_of_shared_contexts_that_attributes_leave_open() {
 
 #[test]
 fn endpoint_with_an_unspecified_domain_and_type_is_rdm() {
-    let fabric = Fabric::with_params(Params::default());
-    let answer = fabric.getinfo(None, None, InfoFlags::empty(), None).expect("an answer").remove(0);
-    let domain = fabric.domain(&answer).expect("a domain");
+    let (answer, domain) = open_domain(&Fabric::with_params(Params::default()), &Info::default());
     let mut info = Info { domain: DomainAttr::default(), ..answer.clone() };
     info.ep.ep_type = None;
     let endpoint = domain.endpoint(&info).expect("an endpoint");
@@ -228,22 +207,15 @@ fn endpoint_with_an_unspecified_domain_and_type_is_rdm() {
 #[test]
 fn local_only_provider_is_not_offered_for_another_host() {
     let local = ProviderAttr { remote: false, ..make_provider("shm") };
-    let any = Info::default();
-    let found =
-        getinfo_of_loopback_peer(&[local.clone(), make_provider("tcp")], &any).expect("both reach this host");
+    let both = [local.clone(), make_provider("tcp")];
+    let found = getinfo_of_loopback_peer(&both, &Info::default()).expect("both reach this host");
     assert_eq!(check_and_list_domains(&found), ["shm", "tcp"]);
     let elsewhere = |providers: &[ProviderAttr]| {
         // No host has an address of TEST-NET-3. There may be no route to it either.
-        getinfo_from_providers(
-            providers,
-            None,
-            Some("203.0.113.77"),
-            Some("7471"),
-            InfoFlags::NUMERIC_HOST,
-            Some(&any),
-        )
+        let (node, service) = (Some("203.0.113.77"), Some("7471"));
+        getinfo_from_providers(providers, None, node, service, InfoFlags::NUMERIC_HOST, None)
     };
-    if let Ok(found) = elsewhere(&[local.clone(), make_provider("tcp")]) {
+    if let Ok(found) = elsewhere(&both) {
         assert_eq!(check_and_list_domains(&found), ["tcp"]);
         assert_eq!(elsewhere(&[local]), Err(Misuse::Unmet(Unmet::LocalDestination).into()));
     }
@@ -253,12 +225,10 @@ fn local_only_provider_is_not_offered_for_another_host() {
 #[test]
 fn flags_granted_by_getinfo_can_be_set_and_no_others() {
     let fabric = Fabric::new();
-    let any = Info::default();
-    let info = fabric.getinfo(None, None, InfoFlags::empty(), Some(&any)).expect("an answer").remove(0);
-    let endpoint = fabric.domain(&info).expect("a domain").endpoint(&info).expect("an endpoint");
+    let (info, domain) = open_domain(&fabric, &Info::default());
+    let endpoint = domain.endpoint(&info).expect("an endpoint");
+    let context = domain.shared_receive_context(&info.rx).expect("a context");
     let asked = |hints: &Info| fabric.getinfo(None, None, InfoFlags::empty(), Some(hints)).is_ok();
-    let context =
-        fabric.domain(&info).expect("a domain").shared_receive_context(&info.rx).expect("a context");
     let (mut sends, mut receives) = (OpFlags::empty(), OpFlags::empty());
     for bit in 0..u64::BITS {
         let flag = OpFlags::from_bits_retain(1 << bit);
@@ -281,11 +251,8 @@ fn flags_granted_by_getinfo_can_be_set_and_no_others() {
 
 #[test]
 fn receives_have_the_default_flag_trigger_only_with_the_capability() {
-    let fabric = Fabric::new();
     for caps in [Caps::MSG, Caps::MSG | Caps::TRIGGER] {
-        let hints = Info { caps, ..Info::default() };
-        let info = fabric.getinfo(None, None, InfoFlags::empty(), Some(&hints)).expect("an answer").remove(0);
-        let domain = fabric.domain(&info).expect("a domain");
+        let (info, domain) = open_domain(&Fabric::new(), &Info { caps, ..Info::default() });
         let endpoint = domain.endpoint(&info).expect("an endpoint");
         let context = domain.shared_receive_context(&info.rx).expect("a context");
         let is_allowed = caps.contains(Caps::TRIGGER);
@@ -293,10 +260,8 @@ fn receives_have_the_default_flag_trigger_only_with_the_capability() {
         assert_eq!(context.set_rx_op_flags(OpFlags::TRIGGER).is_ok(), is_allowed, "{caps:?}");
         // A receive without a trigger cannot have the flag.
         let posted = context.recv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, 1);
-        assert_eq!(
-            posted.map_err(|refused| refused.error.errno()).err(),
-            is_allowed.then_some(Errno::EBADFLAGS)
-        );
+        let refused = posted.err().map(|refused| refused.error.errno());
+        assert_eq!(refused, is_allowed.then_some(Errno::EBADFLAGS));
     }
 }
 

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::Source;
-use homespun_engine::flags::InfoFlags;
 use homespun_engine::operation::{Level, Signalled, TransmitOp, TransmitOptions};
 use homespun_shm::ShmProvider;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,9 +22,8 @@ use crate::endpoint_pump::as_drive;
 use crate::fabric::Fabric;
 use crate::info::ResourceManagement;
 use crate::open_pump::OpenPump;
-use crate::tag::Tag;
-use crate::tag::TagMatch;
-use crate::{AddressFormat, AvAttr};
+use crate::tag::{Tag, TagMatch};
+use crate::{AddressFormat, AvAttr, Hints};
 
 /// Longer than any message takes. No test depends on how soon it arrives.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,45 +37,51 @@ struct EndpointWithoutThread {
     works: Arc<WorkQueue>,
 }
 
+/// An address of this host with any port.
+pub(super) fn loopback() -> Address {
+    let info = Fabric::new().info(&Hints::new().node("127.0.0.1").source()).expect("an address");
+    info.src_addr.expect("a source was asked for")
+}
+
+/// Bindings of an endpoint without queues.
+pub(super) fn make_bindings(domain: DomainId, doorbell: Option<&Arc<Doorbell>>) -> Bindings {
+    let av = AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, domain);
+    Bindings {
+        av: av.expect("a vector"),
+        transmit_cq: None,
+        receive_cq: None,
+        counters: BoundCounters::default(),
+        domain_counters: None,
+        reporter: None,
+        wants_source: false,
+        reports_unknown_sources: false,
+        shares_receiver: false,
+        ends_on_failure: false,
+        progress_doorbell: doorbell.cloned(),
+        works: Arc::default(),
+    }
+}
+
 impl EndpointWithoutThread {
     fn new() -> EndpointWithoutThread {
         EndpointWithoutThread::open(&ShmProvider::new())
     }
 
     fn open(provider: &impl OpenPump) -> EndpointWithoutThread {
-        let info =
-            Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None).expect("an address");
-        let bind = info[0].src_addr.expect("a source was asked for");
         let domain = DomainId::allocate();
-        let av =
-            AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, domain).expect("a vector");
-        let cq = CompletionQueue::open(
-            &CqAttr::default(),
-            domain,
-            ResourceManagement::Enabled,
-            Locking::Taken,
-            &Clock::System,
-        );
-        let cq = cq.expect("a queue");
+        let (attr, mgmt) = (CqAttr::default(), ResourceManagement::Enabled);
+        let cq = CompletionQueue::open(&attr, domain, mgmt, Locking::Taken, &Clock::System).expect("a queue");
         let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
         let (config, regions) = (Config::default(), Arc::default());
-        let works = Arc::<WorkQueue>::default();
-        let pump = provider.open_pump(bind, None, config, regions, Locking::Taken, &Clock::System);
+        let pump = provider.open_pump(loopback(), None, config, regions, Locking::Taken, &Clock::System);
         let pump = pump.expect("an endpoint");
         let bindings = Bindings {
-            av: av.clone(),
             transmit_cq: Some(cq.shared().clone()),
             receive_cq: Some(cq.shared().clone()),
-            counters: BoundCounters::default(),
-            domain_counters: None,
-            reporter: None,
             wants_source: true,
-            reports_unknown_sources: false,
-            shares_receiver: false,
-            ends_on_failure: false,
-            progress_doorbell: Some(doorbell.clone()),
-            works: works.clone(),
+            ..make_bindings(domain, Some(&doorbell))
         };
+        let (av, works) = (bindings.av.clone(), bindings.works.clone());
         pump.enable(bindings).expect("it is enabled for the first time");
         cq.shared().add_endpoint(&as_drive(&pump));
         EndpointWithoutThread { pump, cq, av, doorbell, works }
@@ -88,12 +92,8 @@ impl EndpointWithoutThread {
         let to = self.av.insert(&[to.pump.address()]).remove(0).expect("an address");
         let op = TransmitOp::Send { source: Source::owned(message), tag: None, data: None };
         let mut send = Post::new(to, op, 2);
-        send.request.options = TransmitOptions {
-            level: Level::Delivery,
-            signalled: Signalled::Yes,
-            inject: false,
-            fence: false,
-        };
+        let (level, signalled) = (Level::Delivery, Signalled::Yes);
+        send.request.options = TransmitOptions { level, signalled, inject: false, fence: false };
         self.pump.post(&mut send).expect("room for a send");
     }
 
@@ -118,18 +118,6 @@ impl EndpointWithoutThread {
 
     fn is_woken(&self) -> bool {
         !self.doorbell.is_armed()
-    }
-
-    fn poll_once(&self) {
-        self.poll(1);
-    }
-
-    fn progress_without_cq_reader(&self) {
-        self.pump.progress_without_reader();
-    }
-
-    fn make_progress_thread_pass(&self) {
-        self.pump.progress_for_progress_thread();
     }
 
     fn poll(&self, times: u32) {
@@ -231,11 +219,12 @@ fn arming_the_transport_leaves_due_works_to_the_caller() {
 fn every_kind_of_pass_carries_out_due_works() {
     let endpoint = EndpointWithoutThread::new();
     endpoint.pump.attach_work_queue(&endpoint.works);
-    for pass in [
-        EndpointWithoutThread::poll_once,
-        EndpointWithoutThread::progress_without_cq_reader,
-        EndpointWithoutThread::make_progress_thread_pass,
-    ] {
+    let passes: [fn(&EndpointWithoutThread); 3] = [
+        |endpoint| endpoint.poll(1),
+        |endpoint| endpoint.pump.progress_without_reader(),
+        |endpoint| _ = endpoint.pump.progress_for_progress_thread(),
+    ];
+    for pass in passes {
         endpoint.works.mark_counter_due(0);
         pass(&endpoint);
         assert!(!endpoint.works.is_due());

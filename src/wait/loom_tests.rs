@@ -62,6 +62,26 @@ fn spawn_waiter(counter: &Counter, threshold: u64) -> JoinHandle<Result<(), Coun
     thread::spawn(move || counter.wait(threshold, None))
 }
 
+/// Starts a thread that calls a function with an object of the test.
+fn spawn_with<T: 'static>(object: &Arc<T>, act: impl FnOnce(&T) + 'static) -> JoinHandle<()> {
+    let object = object.clone();
+    thread::spawn(move || act(&object))
+}
+
+fn join_all<T>(threads: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+/// Threads wait until a counter reaches these thresholds, while this thread adds 1 so many times.
+fn check_counter_waits(thresholds: [u64; 2], additions: usize) {
+    explore_interleavings(move || {
+        let counter = open_counter(WaitObject::Unspec);
+        let waits = thresholds.map(|threshold| spawn_waiter(&counter, threshold));
+        (0..additions).for_each(|_| counter.add(1));
+        assert_eq!(join_all(waits), [Ok(()); 2]);
+    });
+}
+
 fn make_waiter(object: WaitObject) -> Waiter {
     Waiter::new(object, None, &Clock::System).expect("descriptors").expect("something to wait by")
 }
@@ -161,9 +181,7 @@ fn doorbell_is_armed_or_readable() {
         });
         doorbell.arm();
         doorbell.ring();
-        for other in others {
-            other.join().unwrap();
-        }
+        join_all(others);
         assert_ne!(doorbell.is_armed(), doorbell.is_readable());
     });
 }
@@ -180,14 +198,7 @@ fn counter_wait_wakes_on_unlocked_add() {
 
 #[test]
 fn one_ring_wakes_all_sleepers() {
-    explore_interleavings(|| {
-        let counter = open_counter(WaitObject::Unspec);
-        let waits = [1, 1].map(|threshold| spawn_waiter(&counter, threshold));
-        counter.add(1);
-        for wait in waits {
-            assert_eq!(wait.join().unwrap(), Ok(()));
-        }
-    });
+    check_counter_waits([1, 1], 1);
 }
 
 /// A thread that gives up its wait, as after a timeout, must not ring the doorbell of other waiters.
@@ -196,19 +207,11 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
     explore_interleavings(|| {
         let counted = Counted::new(WaitObject::Unspec);
         let others = [
-            thread::spawn({
-                let counted = counted.clone();
-                move || counted.wait(1)
-            }),
-            thread::spawn({
-                let counted = counted.clone();
-                move || counted.waiter.prepare_sleep_and_abandon(&Reached(&counted, 2))
-            }),
+            spawn_with(&counted, |counted| counted.wait(1)),
+            spawn_with(&counted, |counted| counted.waiter.prepare_sleep_and_abandon(&Reached(counted, 2))),
         ];
         counted.count();
-        for other in others {
-            other.join().unwrap();
-        }
+        join_all(others);
     });
 }
 
@@ -216,30 +219,17 @@ fn abandoned_wait_keeps_doorbell_of_other_waiters() {
 /// thread sleeps again, perhaps before the first has woken.
 #[test]
 fn wait_woken_below_its_threshold_wakes_again() {
-    explore_interleavings(|| {
-        let counter = open_counter(WaitObject::Unspec);
-        let waits = [1, 2].map(|threshold| spawn_waiter(&counter, threshold));
-        counter.add(1);
-        counter.add(1);
-        for wait in waits {
-            assert_eq!(wait.join().unwrap(), Ok(()));
-        }
-    });
+    check_counter_waits([1, 2], 2);
 }
 
 #[test]
 fn counter_waits_wake_on_endpoint_events() {
     explore_interleavings(|| {
         let counted = Counted::new(WaitObject::Unspec);
-        let waits = [1, 2].map(|threshold| {
-            let counted = counted.clone();
-            thread::spawn(move || counted.wait(threshold))
-        });
+        let waits = [1, 2].map(|threshold| spawn_with(&counted, move |counted| counted.wait(threshold)));
         counted.count();
         counted.count();
-        for wait in waits {
-            wait.join().unwrap();
-        }
+        join_all(waits);
     });
 }
 
@@ -249,14 +239,13 @@ fn queue_waits_wake_on_inserted_entries() {
         let inserted = Inserted { waiter: make_waiter(WaitObject::Unspec), entries: Mutex::new(0) };
         let inserted = Arc::new(inserted);
         let waits = [1, 2].map(|threshold| {
-            let inserted = inserted.clone();
-            thread::spawn(move || wait_until_ready(&inserted.waiter, &Holds(&inserted, threshold)))
+            spawn_with(&inserted, move |inserted| {
+                wait_until_ready(&inserted.waiter, &Holds(inserted, threshold));
+            })
         });
         inserted.insert();
         inserted.insert();
-        for wait in waits {
-            wait.join().unwrap();
-        }
+        join_all(waits);
     });
 }
 
@@ -264,15 +253,11 @@ fn queue_waits_wake_on_inserted_entries() {
 fn threads_in_calls_and_in_application_waits_both_wake() {
     explore_interleavings(|| {
         let counted = Counted::new(WaitObject::Fd);
-        let sleepers = [Counted::wait, Counted::sleep_in_application].map(|sleep| {
-            let counted = counted.clone();
-            thread::spawn(move || sleep(&counted, 2))
-        });
+        let sleepers = [Counted::wait, Counted::sleep_in_application]
+            .map(|sleep| spawn_with(&counted, move |counted| sleep(counted, 2)));
         counted.count();
         counted.count();
-        for sleeper in sleepers {
-            sleeper.join().unwrap();
-        }
+        join_all(sleepers);
     });
 }
 
@@ -301,8 +286,8 @@ fn event_queue_read_wakes_on_write() {
         for number in 1..=2 {
             eq.write(number, b"").expect("room");
         }
-        for reader in readers {
-            assert!(matches!(reader.join().unwrap(), Ok(Some(Event::Written { number: 1 | 2, .. }))));
+        for read in join_all(readers) {
+            assert!(matches!(read, Ok(Some(Event::Written { number: 1 | 2, .. }))));
         }
     });
 }
@@ -312,9 +297,7 @@ fn set_wait_wakes_on_a_member_of_several() {
     explore_interleavings_with(PREEMPTIONS_OF_SETS_MAX, || {
         let set = WaitSet::open(WaitObject::Unspec, &Clock::System).expect("a set");
         let members = [open_counter_in_set(&set), open_counter_in_set(&set)];
-        let wait = thread::spawn(move || {
-            assert_eq!(set.wait(None), Ok(()));
-        });
+        let wait = thread::spawn(move || assert_eq!(set.wait(None), Ok(())));
         members[1].add(1);
         wait.join().unwrap();
     });
@@ -340,9 +323,7 @@ fn set_wait_wakes_on_the_signal_of_a_member() {
         let set = WaitSet::open(WaitObject::Unspec, &Clock::System).expect("a set");
         let wait_set = Some(set.clone());
         let cq = open_cq(&CqAttr { wait: WaitObject::Set, wait_set, ..CqAttr::default() });
-        let wait = thread::spawn(move || {
-            assert_eq!(set.wait(None), Ok(()));
-        });
+        let wait = thread::spawn(move || assert_eq!(set.wait(None), Ok(())));
         cq.signal();
         wait.join().unwrap();
     });

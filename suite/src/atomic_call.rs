@@ -66,7 +66,9 @@ impl AtomicCall {
     /// Posts the operation. Returns the memory of the results if the operation uses raw memory and fetches.
     /// The caller may read that memory after the completion.
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<Option<RawBuffer>, Error> {
-        if self.by == AtomicBy::Raw {
+        use AtomicBy::{Inject, Message, Raw, Single, Vector};
+        use AtomicKind::{Base, Compare, Fetch};
+        if self.by == Raw {
             return RawBuffer::post_atomic(endpoint, &self);
         }
         let AtomicCall { by, kind, operands, compares, results_bytes, target, context, flags } = self;
@@ -75,28 +77,18 @@ impl AtomicCall {
         let compare = || Bytes::from(compares.concat());
         let result = || marked_buffer(results.iter().map(BytesMut::len).sum());
         match (by, kind) {
-            (AtomicBy::Inject, _) => endpoint.inject_atomic(&operand(), target)?,
-            (AtomicBy::Single, AtomicKind::Base) => endpoint.atomic(operand(), target, context)?,
-            (AtomicBy::Vector, AtomicKind::Base) => endpoint.atomicv(operands, target, context)?,
-            (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Base) => {
-                endpoint.atomicmsg(AtomicMsg { operands, target, context, flags })?;
-            }
-            (AtomicBy::Single, AtomicKind::Fetch) => {
-                endpoint.fetch_atomic(operand(), result(), target, context)?;
-            }
-            (AtomicBy::Vector, AtomicKind::Fetch) => {
-                endpoint.fetch_atomicv(operands, results, target, context)?;
-            }
-            (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Fetch) => {
+            (Inject, _) => endpoint.inject_atomic(&operand(), target)?,
+            (Single, Base) => endpoint.atomic(operand(), target, context)?,
+            (Vector, Base) => endpoint.atomicv(operands, target, context)?,
+            (Message | Raw, Base) => endpoint.atomicmsg(AtomicMsg { operands, target, context, flags })?,
+            (Single, Fetch) => endpoint.fetch_atomic(operand(), result(), target, context)?,
+            (Vector, Fetch) => endpoint.fetch_atomicv(operands, results, target, context)?,
+            (Message | Raw, Fetch) => {
                 endpoint.fetch_atomicmsg(FetchAtomicMsg { operands, results, target, context, flags })?;
             }
-            (AtomicBy::Single, AtomicKind::Compare) => {
-                endpoint.compare_atomic(operand(), compare(), result(), target, context)?;
-            }
-            (AtomicBy::Vector, AtomicKind::Compare) => {
-                endpoint.compare_atomicv(operands, compares, results, target, context)?;
-            }
-            (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Compare) => {
+            (Single, Compare) => endpoint.compare_atomic(operand(), compare(), result(), target, context)?,
+            (Vector, Compare) => endpoint.compare_atomicv(operands, compares, results, target, context)?,
+            (Message | Raw, Compare) => {
                 let atomic = CompareAtomicMsg { operands, compares, results, target, context, flags };
                 endpoint.compare_atomicmsg(atomic)?;
             }

@@ -1,6 +1,5 @@
 //! The calls to a party in another process or behind the C interface, and its answers.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
@@ -56,9 +55,7 @@ pub(super) enum RemoteCall {
     /// Reads the endpoint's counter of this event. Answered by [`RemoteAnswer::Counted`].
     Counted(CounterEvents),
     /// Makes the system refuse, with this error, all later copies between the party's process and others.
-    RefuseCopies {
-        errno: i32,
-    },
+    RefuseCopies(i32),
     /// Forks a child that does nothing, and ends at once or lingers.
     Fork {
         lingers: bool,
@@ -89,17 +86,14 @@ pub(super) enum EndpointCall {
     Flush(FlushCall),
     /// Posts an atomic operation. If it fetches into raw memory, a [`BufferCall`] returns the fetched bytes.
     Atomic(AtomicCall),
-    Cancel {
-        context: u64,
-    },
+    /// Cancels an operation with this context.
+    Cancel(u64),
     /// Reads the default flags of sends. Answered by [`RemoteAnswer::Flags`].
     TxOpFlags,
     SetOpFlags(Direction, OpFlags),
     /// Answered by [`RemoteAnswer::Size`].
     MinMultiRecv,
-    SetMinMultiRecv {
-        bytes: usize,
-    },
+    SetMinMultiRecv(usize),
 }
 
 impl EndpointCall {
@@ -139,10 +133,10 @@ impl EndpointCall {
             EndpointCall::Rma(call) => call.post(endpoint)?,
             EndpointCall::Flush(call) => call.post(endpoint)?,
             EndpointCall::Atomic(call) => return call.post(endpoint),
-            EndpointCall::Cancel { context } => endpoint.cancel(context)?,
+            EndpointCall::Cancel(context) => endpoint.cancel(context)?,
             EndpointCall::SetOpFlags(Direction::Transmit, flags) => endpoint.set_tx_op_flags(flags)?,
             EndpointCall::SetOpFlags(Direction::Receive, flags) => endpoint.set_rx_op_flags(flags)?,
-            EndpointCall::SetMinMultiRecv { bytes } => endpoint.set_min_multi_recv_bytes(bytes),
+            EndpointCall::SetMinMultiRecv(bytes) => endpoint.set_min_multi_recv_bytes(bytes),
             call @ (EndpointCall::TxOpFlags | EndpointCall::MinMultiRecv) => panic!("a question: {call:?}"),
         }
         Ok(None)
@@ -193,8 +187,8 @@ pub(super) enum RegionCall {
 /// A call to the memory of a raw receive or fetch.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum BufferCall {
-    /// Takes the memory of a completed operation, of which so many bytes are filled.
-    Taken { len_bytes: usize },
+    /// Returns what has filled so many bytes of the memory. The completion had this context.
+    Message { context: u64, len_bytes: usize },
     /// Returns the bytes of the message at this place in a multi-receive buffer.
     Within(#[serde(with = "form::segment")] SegmentMut),
     /// Returns the whole memory, once the endpoint is closed.
@@ -202,17 +196,13 @@ pub(super) enum BufferCall {
 }
 
 impl BufferCall {
-    /// Makes the call to the memory of the operation with this context.
-    pub(super) fn make(self, rooms: &mut BTreeMap<u64, RawBuffer>, context: u64) -> RemoteAnswer {
-        let room = rooms.get(&context).expect("a raw operation of this context");
-        RemoteAnswer::Bytes(match self {
+    #[track_caller]
+    pub(super) fn make(self, room: &RawBuffer) -> Vec<u8> {
+        match self {
+            BufferCall::Message { context, len_bytes } => room.message(context, len_bytes),
             BufferCall::Within(place) => room.message_at(place),
             BufferCall::Contents => room.memory_after_close(),
-            BufferCall::Taken { len_bytes } => {
-                let room = rooms.remove(&context).expect("it is there");
-                room.into_message(context, len_bytes)
-            }
-        })
+        }
     }
 }
 
@@ -261,13 +251,9 @@ pub(super) enum EventForm {
         from: AddressForm,
         to: AddressForm,
     },
-    Connected {
-        endpoint: u64,
-        data: Vec<u8>,
-    },
-    Shutdown {
-        endpoint: u64,
-    },
+    /// The endpoint, and the data that the peer has sent.
+    Connected(u64, Vec<u8>),
+    Shutdown(u64),
     Failed {
         object: u64,
         #[serde(with = "form::errno")]
@@ -298,10 +284,8 @@ pub(super) enum RemoteAnswer {
     Opened(Opened),
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     Size(usize),
-    Registered {
-        number: usize,
-        memory: RemoteMemory,
-    },
+    /// The number and the memory of the region.
+    Registered(usize, RemoteMemory),
     Text(String),
     Counted((u64, u64)),
     Flags(OpFlags),
@@ -327,8 +311,8 @@ pub(super) struct Opened {
 }
 
 impl RemoteAnswer {
-    pub(super) fn from_result(result: Result<(), Error>) -> RemoteAnswer {
-        result.map_or_else(|error| RemoteAnswer::Refused(error.errno()), |()| RemoteAnswer::Done)
+    pub(super) fn from_result(result: Result<RemoteAnswer, Error>) -> RemoteAnswer {
+        result.unwrap_or_else(|error| RemoteAnswer::Refused(error.errno()))
     }
 
     /// The answer to a call that may be refused.
@@ -341,10 +325,9 @@ impl RemoteAnswer {
 
     #[track_caller]
     pub(super) fn result(self) -> Result<(), Error> {
-        match self.granted()? {
-            RemoteAnswer::Done => Ok(()),
-            other => panic!("{other:?}"),
-        }
+        let answer = self.granted()?;
+        assert!(matches!(answer, RemoteAnswer::Done), "{answer:?}");
+        Ok(())
     }
 
     #[track_caller]
@@ -357,26 +340,20 @@ impl RemoteAnswer {
 
     #[track_caller]
     pub(super) fn bytes(self) -> Vec<u8> {
-        match self {
-            RemoteAnswer::Bytes(bytes) => bytes,
-            other => panic!("{other:?}"),
-        }
+        let RemoteAnswer::Bytes(bytes) = self else { panic!("{self:?}") };
+        bytes
     }
 
     #[track_caller]
     pub(super) fn text(self) -> String {
-        match self {
-            RemoteAnswer::Text(text) => text,
-            other => panic!("{other:?}"),
-        }
+        let RemoteAnswer::Text(text) = self else { panic!("{self:?}") };
+        text
     }
 
     #[track_caller]
     pub(super) fn counted(self) -> (u64, u64) {
-        match self {
-            RemoteAnswer::Counted(counted) => counted,
-            other => panic!("{other:?}"),
-        }
+        let RemoteAnswer::Counted(counted) = self else { panic!("{self:?}") };
+        counted
     }
 
     #[track_caller]
@@ -490,7 +467,7 @@ impl RemoteSend {
         let tag = tag.map(Tag);
         match by {
             SendBy::Single => {
-                let message = buffers.into_iter().next().expect("a single call has a single buffer");
+                let message = single(buffers);
                 match (tag, data) {
                     (None, None) => endpoint.send(message, to, context)?,
                     (None, Some(data)) => endpoint.senddata(message, data, to, context)?,
@@ -513,12 +490,17 @@ impl RemoteSend {
     }
 }
 
+/// The buffer of a call that takes one.
+fn single<T>(buffers: Vec<T>) -> T {
+    buffers.into_iter().next().expect("the call has a buffer")
+}
+
 impl RemoteReceive {
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
         let RemoteReceive { by, buffers, from, tagged, context, flags } = self;
         match by {
             ReceiveBy::Single => {
-                let buffer = buffers.into_iter().next().expect("a single call has a single buffer");
+                let buffer = single(buffers);
                 match tagged {
                     None => endpoint.recv(buffer, from, context)?,
                     Some(tagged) => endpoint.trecv(buffer, from, tagged, context)?,
@@ -528,13 +510,8 @@ impl RemoteReceive {
                 None => endpoint.recvv(buffers, from, context)?,
                 Some(tagged) => endpoint.trecvv(buffers, from, tagged, context)?,
             },
-            ReceiveBy::Multi => {
-                let buffer = buffers.into_iter().next().expect("a multi-receive has a single buffer");
-                endpoint.recv_multi(buffer, from, context)?;
-            }
-            ReceiveBy::Message => {
-                endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags })?;
-            }
+            ReceiveBy::Multi => endpoint.recv_multi(single(buffers), from, context)?,
+            ReceiveBy::Message => endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags })?,
         }
         Ok(())
     }

@@ -157,10 +157,8 @@ mod tests {
         let mut names = BTreeSet::new();
         for (page, clause) in all() {
             let name = format!("{}/{}", page.name, clause.id);
-            assert!(
-                clause.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
-                "{name}"
-            );
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(clause.id.chars().all(is_plain), "{name}");
             assert!(clause.says.ends_with('.'), "{name}");
             assert!(names.insert(name.clone()), "two clauses are called {name}");
         }

@@ -1,19 +1,16 @@
 //! Endpoints with connections, and the queues to which they report.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-
 use homespun::eq::{EqAttr, Event};
 use homespun::flags::{BindFlags, Caps, InfoFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
-    Completion, CompletionQueue, ConnectionEnd, CqAttr, Domain, EqReadError, EventError, EventQueue, Fabric,
-    SimulatedClock, WaitObject, WaitSet,
+    Completion, ConnectionEnd, CqAttr, Domain, EqReadError, EventError, EventQueue, Fabric, SimulatedClock,
+    WaitObject, WaitSet,
 };
 
 use super::call::{ConnectionCall, RemoteAnswer, RemoteCall};
-use super::deadline::{Deadline, PATIENCE, run_while_driving};
+use super::deadline::{PATIENCE, poll_until, run_while_driving};
+use super::driven_queues::Driver;
 use super::ended::Ended;
 use super::handle::{Endpoint, Handle, Queue};
 use super::net::Net;
@@ -26,6 +23,10 @@ use super::transport::Turns;
 /// number. The objects are the library's own, or behind the C interface.
 #[derive(Debug)]
 pub struct Side {
+    // Dropped first: it shares the queues.
+    /// The thread that drives both queues. Exists with [`Turns::Threads`] if the queues are the library's
+    /// own, and have no wait objects.
+    _driver: Option<Driver>,
     /// The fabric of the network.
     pub fabric: Handle<Fabric>,
     /// The domain of the side's endpoints.
@@ -36,9 +37,6 @@ pub struct Side {
     pub eq: Handle<EventQueue>,
     /// The queue of completions.
     pub cq: Queue,
-    /// The thread that drives both queues. Exists with [`Turns::Threads`] if the queues are the library's
-    /// own, and have no wait objects.
-    driver: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
 /// An event, or an error entry, of an event queue.
@@ -58,7 +56,7 @@ impl Side {
             info,
             eq: Handle::There(remote),
             cq,
-            driver: None,
+            _driver: None,
         }
     }
 
@@ -108,14 +106,18 @@ impl Side {
         let eq = fabric.open_eq(&EqAttr { wait: eq, wait_set: set.cloned(), ..EqAttr::default() });
         let cq = domain.open_cq(&CqAttr { wait: cq, wait_set: set.cloned(), ..CqAttr::default() });
         let (eq, cq) = (eq.expect("an event queue"), cq.expect("a completion queue"));
-        let driver = is_driven.then(|| spawn_driver(&eq, &cq));
+        let (driven_eq, driven_cq) = (eq.clone(), cq.clone());
+        let progress = move || {
+            driven_eq.progress();
+            driven_cq.progress();
+        };
         Side {
             fabric: Handle::Here(fabric),
             domain: Handle::Here(domain),
             info,
             eq: Handle::Here(eq),
             cq: Queue::Here(cq),
-            driver,
+            _driver: is_driven.then(|| Driver::spawn(progress)),
         }
     }
 
@@ -143,7 +145,7 @@ impl Side {
             here.bind_eq(&self.eq, name)?;
             here.bind_cq(&self.cq, BOTH)
         };
-        endpoint.handle().connection_call(bind, || ConnectionCall::Bind(name)).expect("its first queues");
+        endpoint.handle().connection_call(bind, ConnectionCall::Bind(name)).expect("its first queues");
         endpoint
     }
 
@@ -202,53 +204,27 @@ impl Side {
     }
 }
 
-impl Drop for Side {
-    fn drop(&mut self) {
-        if let Some((is_over, driver)) = self.driver.take() {
-            is_over.store(true, Ordering::Relaxed);
-            let ended = driver.join();
-            assert!(thread::panicking() || ended.is_ok(), "driving endpoints does not panic");
-        }
-    }
-}
-
-fn spawn_driver(eq: &EventQueue, cq: &CompletionQueue) -> (Arc<AtomicBool>, JoinHandle<()>) {
-    let is_over = Arc::new(AtomicBool::new(false));
-    let (eq, cq, until) = (eq.clone(), cq.clone(), is_over.clone());
-    let driver = thread::spawn(move || {
-        while !until.load(Ordering::Relaxed) {
-            eq.progress();
-            cq.progress();
-            thread::yield_now();
-        }
-    });
-    (is_over, driver)
-}
-
 /// Waits for the first side's next event, while all sides make progress.
 #[track_caller]
 pub fn next_event_of_first_side(sides: &[&Side]) -> EventResult {
-    let deadline = Deadline::new();
-    loop {
-        if let Some(heard) = sides[0].poll_event() {
-            return heard;
-        }
-        sides.iter().skip(1).for_each(|side| side.progress());
-        deadline.yield_or_panic("an event of a connection");
-    }
+    wait_at_first_side(sides, "an event of a connection", Side::poll_event)
 }
 
 /// Waits until an operation of the first side has ended. Drives all sides meanwhile.
 #[track_caller]
 pub fn next_operation_end_of_first_side(sides: &[&Side]) -> Ended {
-    let deadline = Deadline::new();
-    loop {
-        if let Some(ended) = sides[0].cq.poll_completion() {
-            return ended;
+    wait_at_first_side(sides, "the end of an operation", |side| side.cq.poll_completion())
+}
+
+#[track_caller]
+fn wait_at_first_side<T>(sides: &[&Side], what: &str, poll: impl Fn(&Side) -> Option<T>) -> T {
+    poll_until(what, || {
+        let found = poll(sides[0]);
+        if found.is_none() {
+            sides[1..].iter().for_each(|side| side.progress());
         }
-        sides.iter().skip(1).for_each(|side| side.progress());
-        deadline.yield_or_panic("the end of an operation");
-    }
+        found
+    })
 }
 
 /// As [`next_operation_end_of_first_side`], but the operation must succeed.
@@ -350,19 +326,13 @@ pub fn close_with_progress<T: Send + 'static>(endpoints: T, sides: &[&Side]) {
 /// Sleeps on the wait object of the side's event queue until the next event.
 #[track_caller]
 pub fn sleep_until_event(side: &Side) -> EventResult {
-    let deadline = Deadline::new();
-    loop {
-        let heard = match side.eq.wait_object() {
-            WaitObject::Fd | WaitObject::MutexCond => side.poll_event().or_else(|| {
-                sleep_on_wait_object(side.eq.expect_local(), PATIENCE);
-                side.poll_event()
-            }),
-            _ if side.eq.speek(Some(PATIENCE)) == Ok(None) => None,
-            _ => side.poll_event(),
-        };
-        if let Some(heard) = heard {
-            return heard;
-        }
-        deadline.yield_or_panic_with(|| format!("an event to wake {:?}", side.eq.wait_object()));
-    }
+    let wait = side.eq.wait_object();
+    poll_until(&format!("an event to wake {wait:?}"), || match wait {
+        WaitObject::Fd | WaitObject::MutexCond => side.poll_event().or_else(|| {
+            sleep_on_wait_object(side.eq.expect_local(), PATIENCE);
+            side.poll_event()
+        }),
+        _ if side.eq.speek(Some(PATIENCE)) == Ok(None) => None,
+        _ => side.poll_event(),
+    })
 }

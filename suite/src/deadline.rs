@@ -36,14 +36,9 @@ pub struct Deadline {
     end: Instant,
 }
 
-impl Default for Deadline {
-    fn default() -> Deadline {
-        Deadline::new()
-    }
-}
-
 impl Deadline {
     /// A deadline from now on.
+    #[expect(clippy::new_without_default, reason = "each call gives a different moment")]
     pub fn new() -> Deadline {
         let begin = Instant::now();
         Deadline { begin, end: begin + patience() }
@@ -63,6 +58,18 @@ impl Deadline {
             panic!("no progress while waiting for {}", what());
         }
         if now - self.begin < YIELDS_FOR { thread::yield_now() } else { thread::sleep(PAUSE) }
+    }
+}
+
+/// Calls `poll` until it finds something. Fails the test after the deadline.
+#[track_caller]
+pub(crate) fn poll_until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let deadline = Deadline::new();
+    loop {
+        if let Some(found) = poll() {
+            return found;
+        }
+        deadline.yield_or_panic(what);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
 
 use homespun::CompletionQueue;
 
@@ -13,7 +14,35 @@ use super::remote_party::RemoteParty;
 #[derive(Debug, Default)]
 pub(super) struct DrivenQueues {
     all: Mutex<Vec<Driven>>,
-    stopped: AtomicBool,
+}
+
+/// A thread that makes progress until this is dropped.
+#[derive(Debug)]
+pub(super) struct Driver {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Driver {
+    pub(super) fn spawn(progress: impl Fn() + Send + 'static) -> Driver {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let until = is_over.clone();
+        let thread = thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                progress();
+                thread::yield_now();
+            }
+        });
+        Driver { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let has_panicked = self.thread.take().is_some_and(|thread| thread.join().is_err());
+        assert!(thread::panicking() || !has_panicked, "driving endpoints does not panic");
+    }
 }
 
 /// A queue that tests drive.
@@ -50,16 +79,6 @@ impl DrivenQueues {
         };
         self.lock_all().push(driven.clone());
         driven
-    }
-
-    /// Tells the threads that drive queues to end.
-    pub(super) fn request_stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the threads that drive queues should end.
-    pub(super) fn is_stop_requested(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
     }
 
     /// Drives all queues once.

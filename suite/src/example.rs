@@ -8,16 +8,15 @@ use std::io::{BufRead, BufReader};
 use std::process::{self, Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use super::deadline::{PATIENCE, poll_until};
 
 /// The environment variable with the name of the example and its arguments, one on each line.
 const VARIABLE: &str = "HOMESPUN_TEST_EXAMPLE";
 
 /// The beginning of the line with an example's error.
 pub const FAILED: &str = "it failed: ";
-
-/// The timeout of every wait.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running example. Dropping it kills the process.
 #[derive(Debug)]
@@ -66,13 +65,10 @@ impl Program {
     pub fn await_rest_after_text(&mut self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) => {
-                    if let Some((_, rest)) = line.split_once(text) {
-                        return rest.to_owned();
-                    }
-                }
-                Err(error) => panic!("no line has {text:?} in it: {error}"),
+            let line = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+            let line = line.unwrap_or_else(|error| panic!("no line has {text:?} in it: {error}"));
+            if let Some((_, rest)) = line.split_once(text) {
+                return rest.to_owned();
             }
         }
     }
@@ -86,14 +82,8 @@ impl Program {
     /// Waits until the example has ended. Returns whether it succeeded.
     #[track_caller]
     pub fn wait_for_success_or_failure(mut self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
-                return status.success();
-            }
-            assert!(Instant::now() < deadline, "the example does not end");
-            thread::sleep(Duration::from_millis(1));
-        }
+        let try_wait = || self.child.try_wait().expect("a child can be waited for");
+        poll_until("the end of the example", try_wait).success()
     }
 }
 

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use homespun::endpoint::SendMsg;
 use homespun::flags::OpFlags;
 use homespun::transport::LinkError;
-use homespun::{Address, AddressVector, Bytes, CompletionQueue, FabricAddress, OperationError, RemoteMemory};
+use homespun::{Address, Bytes, CompletionQueue, FabricAddress, OperationError, RemoteMemory};
 
 use super::deadline::Deadline;
 use super::ended::poll_completion;
-use super::handle::Endpoint;
 use super::net::Net;
+use super::party::Party;
 use super::payload::{marked_buffer, payload};
 use super::rma_call::{RmaBy, RmaCall};
 use super::transport::{TransportKind, Turns};
@@ -37,13 +37,12 @@ const LENS_BYTES: [usize; 4] = [0, 8, 5000, 100_000];
 ///
 /// The parent has accessed this region of the peer.
 pub(super) fn check_inherited_endpoint_is_unusable(
-    endpoint: Endpoint,
-    cq: &CompletionQueue,
-    av: &AddressVector,
+    party: &mut Party,
     peer: Address,
     RemoteMemory { address, key }: RemoteMemory,
 ) {
-    let to = av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
+    let to = party.insert(peer);
+    let Party { endpoint, cq, .. } = party;
     for (context, len_bytes) in (SENDS..).zip(LENS_BYTES) {
         let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::INJECT_COMPLETE);
         let send = SendMsg { buffers, to, context, flags, ..SendMsg::default() };
@@ -65,12 +64,11 @@ pub(super) fn check_inherited_endpoint_is_unusable(
     wait_for_all_sends_failed(cq);
     for _ in LENS_BYTES {
         endpoint.cancel(RECEIVE).expect("the receive stays posted");
-        let cancelled = poll_completion(cq)
-            .expect("a cancelled receive completes at once")
-            .expect_err("it was cancelled");
+        let ended = poll_completion(cq).expect("a cancelled receive completes at once");
+        let cancelled = ended.expect_err("it was cancelled");
         assert_eq!(cancelled.error, OperationError::Cancelled);
     }
-    drop(endpoint);
+    endpoint.close();
     assert!(poll_completion(cq).is_none(), "an operation has ended twice");
 }
 
@@ -99,7 +97,6 @@ fn wait_for_all_sends_failed(cq: &CompletionQueue) {
 pub(super) fn send_from_new_endpoint(transport: &TransportKind, peer: Address, message: Bytes) {
     let net = Net::new(transport, Turns::Alternate);
     let party = net.open_party();
-    let to = party.av.insert(&[peer]).remove(0).expect("an endpoint's name can be inserted");
-    party.endpoint.send(message, to, SENDS).expect("room for a send");
-    assert_eq!(party.next_completion().context, SENDS);
+    party.insert(peer);
+    party.send(SENDS, message);
 }

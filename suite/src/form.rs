@@ -19,19 +19,6 @@ use super::payload;
 /// A string constant of the library. Without this alias, serde would borrow the string from the input.
 type Constant = &'static str;
 
-/// Strings from another process are leaked to become constants. There are only a few.
-mod constant {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(crate) fn serialize<S: Serializer>(text: &&'static str, to: S) -> Result<S::Ok, S::Error> {
-        text.serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
-        String::deserialize(from).map(|text| &*text.leak())
-    }
-}
-
 /// The names of endpoints that are no socket addresses, in the order in which they were met.
 static OPAQUE_NAMES: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
@@ -91,6 +78,8 @@ macro_rules! travels_as {
     };
 }
 
+// Strings from another process are leaked to become constants. There are only a few.
+travels_as! { constant: Constant, String, |text| (*text).to_owned(), |text| &*text.leak() }
 travels_as! { name: Address, NameForm, NameForm::of, NameForm::into_address }
 travels_as! { optional_address: Option<Address>, Option<NameForm>,
 |address| address.as_ref().map(NameForm::of), |name| name.map(NameForm::into_address) }

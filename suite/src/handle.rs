@@ -50,11 +50,11 @@ impl<T> Handle<T> {
     pub(super) fn connection_call(
         &self,
         here: impl FnOnce(&T) -> Result<(), Error>,
-        there: impl FnOnce() -> ConnectionCall,
+        there: ConnectionCall,
     ) -> Result<(), Error> {
         match self {
             Handle::Here(object) => here(object),
-            Handle::There(remote) => remote.call(RemoteCall::Connection(there())).result(),
+            Handle::There(remote) => remote.call(RemoteCall::Connection(there)).result(),
         }
     }
 
@@ -82,7 +82,7 @@ impl<T> Deref for Handle<T> {
 /// A party's endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// `None` while the handle is being dropped.
+    /// `None` once the endpoint is closed.
     handle: Option<Handle<homespun::Endpoint>>,
     info: Info,
     /// The name of a remote endpoint without connections. An endpoint with connections gets its name late.
@@ -153,7 +153,7 @@ impl Endpoint {
     }
 
     pub(super) fn handle(&self) -> &Handle<homespun::Endpoint> {
-        self.handle.as_ref().expect("it is used before it is dropped")
+        self.handle.as_ref().expect("nothing is asked of a closed endpoint")
     }
 
     /// The library's own object, for a party in this process.
@@ -191,6 +191,15 @@ impl Endpoint {
         Ok(raw_context.map(|context| ReceiveBuffer::There { remote: remote.clone(), context }))
     }
 
+    /// Makes a call that asks for an attribute.
+    pub(super) fn ask(&self, call: EndpointCall) -> RemoteAnswer {
+        match (self.handle(), call) {
+            (Handle::There(remote), call) => remote.call(RemoteCall::Endpoint(call)),
+            (Handle::Here(endpoint), EndpointCall::TxOpFlags) => RemoteAnswer::Flags(endpoint.tx_op_flags()),
+            (Handle::Here(endpoint), _) => RemoteAnswer::Size(endpoint.min_multi_recv_bytes()),
+        }
+    }
+
     /// As [`post`](Self::post), for an endpoint of this process.
     pub(super) fn post_here(&self, call: EndpointCall) -> Result<Option<RawBuffer>, Error> {
         call.make(self.expect_local(), self.buffers_of.as_ref())
@@ -222,17 +231,6 @@ impl Endpoint {
     pub fn tsend(&self, message: Bytes, peer: FabricAddress, tag: Tag, context: u64) -> Result<(), Error> {
         let post = Post { peer, tag: Some(tag.0), context, ..Post::default() };
         self.post_send(SendBy::Single, vec![message], post)
-    }
-
-    /// `fi_tsendv(3)`.
-    pub fn tsendv(
-        &self,
-        pieces: Vec<Bytes>,
-        peer: FabricAddress,
-        tag: Tag,
-        context: u64,
-    ) -> Result<(), Error> {
-        self.post_send(SendBy::Vector, pieces, Post { peer, tag: Some(tag.0), context, ..Post::default() })
     }
 
     /// `fi_tsenddata(3)`.
@@ -279,17 +277,19 @@ impl Endpoint {
 
     /// `fi_recv(3)`.
     pub fn recv(&self, buffer: BytesMut, from: FabricAddress, context: u64) -> Result<(), Error> {
-        self.post_receive(ReceiveBy::Single, vec![buffer], from, None, context)
+        let buffers = vec![buffer];
+        self.post_receive(ReceiveBy::Single, RecvMsg { buffers, from, context, ..RecvMsg::default() })
     }
 
     /// `fi_recvmsg(3)` with `FI_MULTI_RECV`.
     pub fn recv_multi(&self, buffer: BytesMut, from: FabricAddress, context: u64) -> Result<(), Error> {
-        self.post_receive(ReceiveBy::Multi, vec![buffer], from, None, context)
+        let buffers = vec![buffer];
+        self.post_receive(ReceiveBy::Multi, RecvMsg { buffers, from, context, ..RecvMsg::default() })
     }
 
     /// `fi_recvv(3)`.
     pub fn recvv(&self, buffers: Vec<BytesMut>, from: FabricAddress, context: u64) -> Result<(), Error> {
-        self.post_receive(ReceiveBy::Vector, buffers, from, None, context)
+        self.post_receive(ReceiveBy::Vector, RecvMsg { buffers, from, context, ..RecvMsg::default() })
     }
 
     /// `fi_trecv(3)`.
@@ -300,7 +300,8 @@ impl Endpoint {
         tagged: impl Into<TagMatch>,
         context: u64,
     ) -> Result<(), Error> {
-        self.post_receive(ReceiveBy::Single, vec![buffer], from, Some(tagged.into()), context)
+        let (buffers, tagged) = (vec![buffer], Some(tagged.into()));
+        self.post_receive(ReceiveBy::Single, RecvMsg { buffers, from, tagged, context, ..RecvMsg::default() })
     }
 
     /// `fi_trecvv(3)`.
@@ -311,15 +312,13 @@ impl Endpoint {
         tagged: impl Into<TagMatch>,
         context: u64,
     ) -> Result<(), Error> {
-        self.post_receive(ReceiveBy::Vector, buffers, from, Some(tagged.into()), context)
+        let tagged = Some(tagged.into());
+        self.post_receive(ReceiveBy::Vector, RecvMsg { buffers, from, tagged, context, ..RecvMsg::default() })
     }
 
     /// `fi_recvmsg(3)`, or with a tag `fi_trecvmsg(3)`.
     pub fn recvmsg(&self, receive: RecvMsg) -> Result<(), Error> {
-        let RecvMsg { buffers, from, tagged, context, flags } = receive;
-        let by = ReceiveBy::Message;
-        self.post(EndpointCall::Receive(RemoteReceive { by, buffers, from, tagged, context, flags }))
-            .map(drop)
+        self.post_receive(ReceiveBy::Message, receive)
     }
 
     /// Posts a receive into pieces of raw memory of these lengths. No other operation of this endpoint may
@@ -334,17 +333,10 @@ impl Endpoint {
         self.post(call).map(|buffer| buffer.expect("the receive has raw memory"))
     }
 
-    fn post_receive(
-        &self,
-        by: ReceiveBy,
-        buffers: Vec<BytesMut>,
-        from: FabricAddress,
-        tagged: Option<TagMatch>,
-        context: u64,
-    ) -> Result<(), Error> {
-        let flags = OpFlags::empty();
-        self.post(EndpointCall::Receive(RemoteReceive { by, buffers, from, tagged, context, flags }))
-            .map(drop)
+    fn post_receive(&self, by: ReceiveBy, receive: RecvMsg) -> Result<(), Error> {
+        let RecvMsg { buffers, from, tagged, context, flags } = receive;
+        let receive = RemoteReceive { by, buffers, from, tagged, context, flags };
+        self.post(EndpointCall::Receive(receive)).map(drop)
     }
 
     /// Accesses a region of a peer.
@@ -365,18 +357,13 @@ impl Endpoint {
 
     /// `fi_cancel(3)`.
     pub fn cancel(&self, context: u64) -> Result<(), Error> {
-        self.post(EndpointCall::Cancel { context }).map(drop)
+        self.post(EndpointCall::Cancel(context)).map(drop)
     }
 
     /// The default flags of sends.
     pub fn tx_op_flags(&self) -> OpFlags {
-        match self.handle() {
-            Handle::Here(endpoint) => endpoint.tx_op_flags(),
-            Handle::There(remote) => match remote.call(RemoteCall::Endpoint(EndpointCall::TxOpFlags)) {
-                RemoteAnswer::Flags(flags) => flags,
-                other => panic!("{other:?}"),
-            },
-        }
+        let RemoteAnswer::Flags(flags) = self.ask(EndpointCall::TxOpFlags) else { panic!("no flags") };
+        flags
     }
 
     /// Replaces the default flags of sends.
@@ -391,18 +378,13 @@ impl Endpoint {
 
     /// `FI_OPT_MIN_MULTI_RECV`.
     pub fn min_multi_recv_bytes(&self) -> usize {
-        match self.handle() {
-            Handle::Here(endpoint) => endpoint.min_multi_recv_bytes(),
-            Handle::There(remote) => match remote.call(RemoteCall::Endpoint(EndpointCall::MinMultiRecv)) {
-                RemoteAnswer::Size(bytes) => bytes,
-                other => panic!("{other:?}"),
-            },
-        }
+        let RemoteAnswer::Size(bytes) = self.ask(EndpointCall::MinMultiRecv) else { panic!("no size") };
+        bytes
     }
 
     /// Sets `FI_OPT_MIN_MULTI_RECV`.
     pub fn set_min_multi_recv_bytes(&self, bytes: usize) {
-        self.post(EndpointCall::SetMinMultiRecv { bytes }).expect("any number will do");
+        self.post(EndpointCall::SetMinMultiRecv(bytes)).expect("any number will do");
     }
 }
 
@@ -424,6 +406,13 @@ impl Deref for Queue {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Endpoint {
+    /// Closes the endpoint, unless it is closed.
+    pub(super) fn close(&mut self) {
         let Some(handle) = self.handle.take() else { return };
         let is_here = match &handle {
             Handle::Here(_) => true,
@@ -666,32 +655,27 @@ impl ReceiveBuffer {
     /// `used_bytes`.
     #[track_caller]
     pub fn into_filled_bytes(self, context: u64, used_bytes: usize) -> Vec<u8> {
-        let (remote, own_context) = match self {
-            ReceiveBuffer::Here(room) => return room.into_message(context, used_bytes),
-            ReceiveBuffer::There { remote, context } => (remote, context),
-        };
-        assert_eq!(context, own_context, "the completion of another operation");
-        remote.call(RemoteCall::Buffer(context, BufferCall::Taken { len_bytes: used_bytes })).bytes()
+        self.call(BufferCall::Message { context, len_bytes: used_bytes })
     }
 
     /// Returns a message in a multi-receive buffer. The caller has read the completion of the message.
     #[track_caller]
     pub fn message_at(&self, place: SegmentMut) -> Vec<u8> {
-        match self {
-            ReceiveBuffer::Here(room) => room.message_at(place),
-            ReceiveBuffer::There { remote, context } => {
-                remote.call(RemoteCall::Buffer(*context, BufferCall::Within(place))).bytes()
-            }
-        }
+        self.call(BufferCall::Within(place))
     }
 
     /// Returns the whole memory. Call it after the endpoint was closed.
     #[track_caller]
     pub fn memory_after_close(&self) -> Vec<u8> {
+        self.call(BufferCall::Contents)
+    }
+
+    #[track_caller]
+    fn call(&self, call: BufferCall) -> Vec<u8> {
         match self {
-            ReceiveBuffer::Here(room) => room.memory_after_close(),
+            ReceiveBuffer::Here(room) => call.make(room),
             ReceiveBuffer::There { remote, context } => {
-                remote.call(RemoteCall::Buffer(*context, BufferCall::Contents)).bytes()
+                remote.call(RemoteCall::Buffer(*context, call)).bytes()
             }
         }
     }

@@ -111,9 +111,7 @@ impl HostilePeer {
 
     /// Sends a frame without payload.
     pub fn send_header(&mut self, header: &Header) {
-        let mut bytes = [0; HEADER_MAX_BYTES];
-        let len_bytes = frame::emit(header, &mut bytes);
-        self.send_bytes(&bytes[..len_bytes]);
+        self.send_bytes(&frame_without_payload(header));
     }
 
     /// Returns for how many messages there is credit.
@@ -132,9 +130,7 @@ impl HostilePeer {
             // The send awaits a match. So the endpoint fetches no payload as long as no receive matches.
             let message =
                 Message { tag: Some(HOSTILE_TAG), awaits: AwaitedReply::Match, ..Message::of_len(1) };
-            let mut header = [0; HEADER_MAX_BYTES];
-            let len_bytes = frame::emit(&Header::Request { message, op, remote_bytes: 0 }, &mut header);
-            bytes.extend_from_slice(&header[..len_bytes]);
+            bytes.extend(frame_without_payload(&Header::Request { message, op, remote_bytes: 0 }));
             count += 1;
         }
         self.spent_bytes += count as u64 * MESSAGE_COST_BYTES;
@@ -147,10 +143,8 @@ impl HostilePeer {
     pub fn send_messages(&mut self, max_messages: usize) -> usize {
         let count = self.affordable_messages().min(max_messages);
         self.spent_bytes += count as u64 * MESSAGE_COST_BYTES;
-        let mut header = [0; HEADER_MAX_BYTES];
         let message = Message { tag: Some(HOSTILE_TAG), ..Message::of_len(0) };
-        let len_bytes = frame::emit(&Header::Message(message), &mut header);
-        self.send_bytes(&header[..len_bytes].repeat(count));
+        self.send_bytes(&frame_without_payload(&Header::Message(message)).repeat(count));
         count
     }
 
@@ -166,30 +160,23 @@ impl HostilePeer {
     pub fn read(&mut self) -> bool {
         let mut buffer = [0; 4096];
         while !self.has_ended {
-            let bytes = match self.stream.read(&mut buffer) {
-                Ok(0) => {
-                    self.has_ended = true;
-                    break;
-                }
-                Ok(read_bytes) => &buffer[..read_bytes],
+            let mut bytes = match self.stream.read(&mut buffer) {
+                Ok(read_bytes @ 1..) => &buffer[..read_bytes],
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => {
+                Ok(_) | Err(_) => {
                     self.has_ended = true;
                     break;
                 }
             };
-            let missing_bytes = (self.greeting_bytes() - self.greeting.len()).min(bytes.len());
-            let (greeting, mut frames) = bytes.split_at(missing_bytes);
-            self.greeting.extend_from_slice(greeting);
-            if self.is_held() {
-                // The record that admits the link follows.
-                let (record, rest) =
-                    frames.split_at((self.greeting_bytes() - self.greeting.len()).min(frames.len()));
-                self.greeting.extend_from_slice(record);
-                frames = rest;
+            // If the link is held, the record that admits it follows the greeting.
+            while !bytes.is_empty() && self.greeting.len() < self.greeting_bytes() {
+                let missing_bytes = self.greeting_bytes() - self.greeting.len();
+                let (greeting, rest) = bytes.split_at(missing_bytes.min(bytes.len()));
+                self.greeting.extend_from_slice(greeting);
+                bytes = rest;
             }
             // Only a peer that has said hello gets correct frames from the endpoint.
-            self.has_ended |= self.decoder.feed(LinkId(0), frames, &mut self.received).is_err();
+            self.has_ended |= self.decoder.feed(LinkId(0), bytes, &mut self.received).is_err();
         }
         !self.has_ended
     }
@@ -234,6 +221,12 @@ impl HostilePeer {
         // Without this the connection ends in order.
         let _no_reset = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
+}
+
+fn frame_without_payload(header: &Header) -> Vec<u8> {
+    let mut bytes = [0; HEADER_MAX_BYTES];
+    let len_bytes = frame::emit(header, &mut bytes);
+    bytes[..len_bytes].to_vec()
 }
 
 /// Waits until the endpoint has answered a hello.

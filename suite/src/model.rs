@@ -15,6 +15,7 @@ mod matching;
 mod memory;
 mod offer;
 mod peeks;
+mod prelude;
 mod program;
 mod receives;
 mod rest;

@@ -2,8 +2,7 @@
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use homespun::flags::InfoFlags;
@@ -13,9 +12,9 @@ use homespun::{Address, Domain, Fabric, FabricAddress, SimulatedClock};
 use homespun_engine::loopback::Network;
 use socket2::{Socket, Type};
 
-use super::call::QueueName;
+use super::call::{Opened, QueueName};
 use super::connecting::Side;
-use super::driven_queues::DrivenQueues;
+use super::driven_queues::{DrivenQueues, Driver};
 use super::handle::{Endpoint, Queue};
 use super::neighbours::Neighbours;
 use super::party::Party;
@@ -47,6 +46,8 @@ fn accelerated_clock(network: &Network) -> SimulatedClock {
 /// A transport, and the queues of all parties on it.
 #[derive(Debug)]
 pub struct Net {
+    // Dropped first, so that a driver that has panicked fails the test.
+    drivers: Mutex<Vec<Driver>>,
     transport: TransportKind,
     /// The driver of the endpoints.
     pub turns: Turns,
@@ -61,7 +62,6 @@ pub struct Net {
     /// What another provider grants, once a test has asked.
     granted: OnceLock<Info>,
     queues: Arc<DrivenQueues>,
-    drivers: Mutex<Vec<JoinHandle<()>>>,
     /// How many processes were started for parties.
     processes: AtomicUsize,
     /// Whether all parties send long messages from send buffers.
@@ -133,11 +133,15 @@ impl Net {
     /// The fabric's info for this transport, with all capabilities.
     pub fn info(&self) -> &Info {
         let TransportKind::Provider(_) = self.transport else { return &self.info };
-        self.granted.get_or_init(|| {
-            let is_here = self.turns != Turns::Processes;
-            let (_party, opened) = RemoteParty::open(&self.transport, Setup::default(), false, is_here);
-            opened.granted.expect("a provider grants something").limit(self.info.clone())
-        })
+        self.granted.get_or_init(|| self.open_answering(false).2)
+    }
+
+    /// Opens a party or a side with the default setup that answers calls. Returns its info, too.
+    fn open_answering(&self, is_side: bool) -> (Arc<RemoteParty>, Opened, Info) {
+        let is_here = self.turns != Turns::Processes;
+        let (remote, opened) = RemoteParty::open(&self.transport, Setup::default(), is_side, is_here);
+        let info = opened.granted.expect("a provider grants something").limit(self.info.clone());
+        (remote, opened, info)
     }
 
     /// The kinds of memory that parties register: all for homespun, for another provider what `fi_mr_reg(3)`
@@ -240,9 +244,7 @@ impl Net {
     /// completion queue, too.
     pub(super) fn open_answering_side(&self) -> Option<(Arc<RemoteParty>, Info, Queue)> {
         let TransportKind::Provider(_) = self.transport else { return None };
-        let is_here = self.turns != Turns::Processes;
-        let (remote, opened) = RemoteParty::open(&self.transport, Setup::default(), true, is_here);
-        let mut info = opened.granted.expect("a provider grants something").limit(self.info.clone());
+        let (remote, opened, mut info) = self.open_answering(true);
         (info.ep.ep_type, info.src_addr) = (Some(EndpointType::Msg), Some(opened.name.0));
         let cq = Queue::new_remote(&remote, QueueName::First, &opened);
         Some((remote, info, cq))
@@ -301,26 +303,8 @@ impl Net {
         }
         let driven = self.queues.add(queue);
         if self.turns == Turns::Threads {
-            let queues = self.queues.clone();
-            let driver = thread::spawn(move || {
-                while !queues.is_stop_requested() {
-                    driven.progress();
-                    thread::yield_now();
-                }
-            });
+            let driver = Driver::spawn(move || driven.progress());
             self.drivers.lock().expect("no driver is added by a failing test").push(driver);
-        }
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        self.queues.request_stop();
-        for driver in self.drivers.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            let ended = driver.join();
-            if !thread::panicking() {
-                ended.expect("driving an endpoint does not panic");
-            }
         }
     }
 }

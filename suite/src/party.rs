@@ -9,13 +9,13 @@ use homespun::flags::{BindFlags, CompletionFlags, MrAccess, OpFlags};
 use homespun::info::Info;
 use homespun::{
     Address, AvAttr, Completion, CompletionError, CompletionQueue, CqAttr, Domain, Errno, Error,
-    FabricAddress, RemoteMemory, SendMsg,
+    FabricAddress, SendMsg,
 };
 
 use super::call::{AddressForm, QueueName, RemoteAnswer, RemoteCall};
-use super::connecting::Side;
+use super::connecting::{BOTH, Side};
 use super::counters::Counters;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, poll_until};
 use super::driven_queues::DrivenQueues;
 use super::ended::Ended;
 use super::handle::{Endpoint, Queue, Vector};
@@ -65,15 +65,10 @@ impl Party {
         let endpoint = domain.endpoint(&info).expect("an endpoint");
         let buffers_of = setup.sends_from_buffers.then(|| domain.clone());
         let selective = if setup.selective { BindFlags::SELECTIVE_COMPLETION } else { BindFlags::empty() };
-        match &receive_cq {
-            Some(receive_cq) => {
-                endpoint.bind_cq(&cq, BindFlags::TRANSMIT | selective).expect("the first queue");
-                endpoint.bind_cq(receive_cq, BindFlags::RECV | selective).expect("the first queue");
-            }
-            None => {
-                let both = BindFlags::TRANSMIT | BindFlags::RECV | selective;
-                endpoint.bind_cq(&cq, both).expect("the first queue");
-            }
+        let at_first = if receive_cq.is_some() { BindFlags::TRANSMIT } else { BOTH };
+        endpoint.bind_cq(&cq, at_first | selective).expect("the first queue");
+        if let Some(receive_cq) = &receive_cq {
+            endpoint.bind_cq(receive_cq, BindFlags::RECV | selective).expect("the first queue");
         }
         endpoint.bind_av(&av).expect("the first address vector");
         let counters =
@@ -172,10 +167,7 @@ impl Party {
     /// Makes the system refuse, with this error, copies between the party's process and others. The party
     /// must not be in the test's own process.
     pub fn fail_process_copies_with(&self, errno: i32) {
-        self.remote()
-            .call(RemoteCall::RefuseCopies { errno })
-            .result()
-            .expect("a process may confine itself");
+        self.remote().call(RemoteCall::RefuseCopies(errno)).result().expect("a process may confine itself");
     }
 
     /// Forks the party's process, which must not be the test's own. The child does nothing. A child that
@@ -197,8 +189,7 @@ impl Party {
         message: &[u8],
     ) {
         let peer = AddressForm(peer.endpoint.name().expect("an endpoint in service has a name"));
-        let region = RemoteMemory { address: region.address_at(0), key: region.key() };
-        let call = RemoteCall::ForkCaller { peer, region, message: message.to_vec() };
+        let call = RemoteCall::ForkCaller { peer, region: region.memory(), message: message.to_vec() };
         self.remote().call(call).result().expect("a process may fork");
     }
 
@@ -228,7 +219,7 @@ impl Party {
         }
         let remote = self.remote();
         match remote.call(RemoteCall::Register(spec)).granted()? {
-            RemoteAnswer::Registered { number, memory } => {
+            RemoteAnswer::Registered(number, memory) => {
                 Ok(Region::new_remote(remote.clone(), number, memory, spec.len_bytes))
             }
             other => panic!("{other:?}"),
@@ -322,16 +313,13 @@ impl Party {
     /// Waits until the next operation that reports to this queue ends.
     #[track_caller]
     pub fn next_ended_of(&self, queue: &Queue) -> Ended {
-        let deadline = Deadline::new();
-        loop {
-            if let Some(ended) = queue.poll_patiently() {
-                return ended;
-            }
-            if queue.is_here() {
+        poll_until("a completion", || {
+            let ended = queue.poll_patiently();
+            if ended.is_none() && queue.is_here() {
                 self.queues.progress();
             }
-            deadline.yield_or_panic("a completion");
-        }
+            ended
+        })
     }
 
     /// Waits for the next operation to end, which must succeed.

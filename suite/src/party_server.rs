@@ -4,19 +4,18 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use homespun::{Bytes, Domain};
+use homespun::Bytes;
 
 use super::answering::PartyServer;
 use super::call::{AddressForm, EndpointCall, Opened, QueueName, RegionCall, RemoteAnswer, RemoteCall};
-use super::counters::Counters;
 use super::forked_child;
-use super::handle::{Endpoint, Queue, Vector};
+use super::handle::Queue;
 use super::net::Net;
 use super::party::Party;
 use super::posix::{become_user, fork_idle_child, run_in_forked_child};
 use super::process::Channel;
 use super::raw::RawBuffer;
-use super::regions::Registered;
+use super::regions::Region;
 use super::remote_party::open_party_of_provider;
 use super::seccomp::{COPIES_ACROSS, fail_system_calls_of_process};
 use super::transport::{TransportKind, Turns};
@@ -44,23 +43,11 @@ fn serve(party: &mut dyn PartyServer, opened: Opened, channel: &mut Channel) {
 #[derive(Debug)]
 struct NativeServer {
     transport: TransportKind,
-    /// `None` once it is closed; its completions can still be read.
-    endpoint: Option<Endpoint>,
-    cq: Queue,
-    receive_cq: Option<Queue>,
-    av: Vector,
-    counters: Option<Counters>,
+    party: Party,
     drives_itself: bool,
     /// The memory of raw receives, by context.
     rooms: BTreeMap<u64, RawBuffer>,
-    domain: Domain,
-    regions: Vec<Registered>,
-}
-
-impl NativeServer {
-    fn endpoint(&self) -> &Endpoint {
-        self.endpoint.as_ref().expect("nothing is asked of a closed endpoint")
-    }
+    regions: Vec<Region>,
 }
 
 impl PartyServer for NativeServer {
@@ -69,67 +56,56 @@ impl PartyServer for NativeServer {
     }
 
     fn progress(&self) {
-        self.cq.progress();
-        if let Some(receive_cq) = &self.receive_cq {
-            receive_cq.progress();
-        }
+        self.party.cq.progress();
+        self.party.receive_cq.iter().for_each(Queue::progress);
     }
 
     fn execute_call(&mut self, call: RemoteCall) -> RemoteAnswer {
         match call {
             RemoteCall::StartDriving => self.drives_itself = true,
             RemoteCall::Progress => self.progress(),
-            RemoteCall::RefuseCopies { errno } => fail_system_calls_of_process(&COPIES_ACROSS, errno),
+            RemoteCall::RefuseCopies(errno) => fail_system_calls_of_process(&COPIES_ACROSS, errno),
             RemoteCall::Fork { lingers } => fork_idle_child(lingers),
             RemoteCall::ForkCaller { peer: AddressForm(peer), region, message } => {
                 // Besides this thread, only the thread that waits for the end of the test may exist.
                 run_in_forked_child(|| {
-                    let endpoint = self.endpoint.take().expect("the party has an endpoint");
-                    forked_child::check_inherited_endpoint_is_unusable(
-                        endpoint, &self.cq, &self.av, peer, region,
-                    );
+                    forked_child::check_inherited_endpoint_is_unusable(&mut self.party, peer, region);
                     self.regions.clear();
                     forked_child::send_from_new_endpoint(&self.transport, peer, Bytes::from(message));
                 });
             }
-            RemoteCall::CloseEndpoint => self.endpoint = None,
-            RemoteCall::Endpoint(EndpointCall::TxOpFlags) => {
-                return RemoteAnswer::Flags(self.endpoint().tx_op_flags());
-            }
-            RemoteCall::Endpoint(EndpointCall::MinMultiRecv) => {
-                return RemoteAnswer::Size(self.endpoint().min_multi_recv_bytes());
+            RemoteCall::CloseEndpoint => self.party.endpoint.close(),
+            RemoteCall::Endpoint(call @ (EndpointCall::TxOpFlags | EndpointCall::MinMultiRecv)) => {
+                return self.party.endpoint.ask(call);
             }
             RemoteCall::Endpoint(call) => {
                 let raw_context = call.raw_context();
-                let posted = self.endpoint().post_here(call);
-                return RemoteAnswer::from_result(
-                    posted.map(|room| self.rooms.extend(raw_context.zip(room))),
-                );
+                let posted = self.party.endpoint.post_here(call);
+                let posted = posted.map(|room| self.rooms.extend(raw_context.zip(room)));
+                return RemoteAnswer::from_result(posted.map(|()| RemoteAnswer::Done));
             }
             RemoteCall::Queue(name, call) => {
                 return call.make(match name {
-                    QueueName::First => &self.cq,
-                    QueueName::Receive => self.receive_cq.as_ref().expect("the party has two queues"),
+                    QueueName::First => self.party.local_cq(),
+                    QueueName::Receive => self.party.local_receive_cq(),
                 });
             }
-            RemoteCall::Vector(call) => return call.make(&self.av),
-            RemoteCall::Buffer(context, call) => return call.make(&mut self.rooms, context),
+            RemoteCall::Vector(call) => return call.make(&self.party.av),
+            RemoteCall::Buffer(context, call) => {
+                return RemoteAnswer::Bytes(call.make(&self.rooms[&context]));
+            }
             RemoteCall::Register(memory) => {
-                return match Registered::new(&self.domain, memory) {
-                    Ok(registered) => {
-                        let (number, memory) = (self.regions.len(), registered.memory());
-                        self.regions.push(registered);
-                        RemoteAnswer::Registered { number, memory }
-                    }
-                    Err(error) => RemoteAnswer::Refused(error.errno()),
-                };
+                return RemoteAnswer::from_result(self.party.register(memory).map(|region| {
+                    let (number, memory) = (self.regions.len(), region.memory());
+                    self.regions.push(region);
+                    RemoteAnswer::Registered(number, memory)
+                }));
             }
             RemoteCall::Region(number, RegionCall::Close) => self.regions[number].close(),
             RemoteCall::Region(number, RegionCall::Count) => self.regions[number].start_counting(),
-            RemoteCall::Region(number, call) => return self.regions[number].make(call),
+            RemoteCall::Region(number, call) => return self.regions[number].call(call),
             RemoteCall::Counted(event) => {
-                let counters = self.counters.as_ref().expect("a party that counts");
-                return RemoteAnswer::Counted(counters.read_counter(event));
+                return RemoteAnswer::Counted(self.party.read_counter(event));
             }
             call @ (RemoteCall::Open { .. }
             | RemoteCall::RunTest(_)
@@ -183,18 +159,6 @@ pub fn serve_party() {
         format: party.cq.format(),
         granted: None,
     };
-    let Party { endpoint, cq, receive_cq, av, counters, domain, .. } = party;
-    let mut server = NativeServer {
-        transport,
-        endpoint: Some(endpoint),
-        cq,
-        receive_cq,
-        av,
-        counters,
-        drives_itself,
-        rooms: BTreeMap::new(),
-        domain: domain.expect("the party lives here"),
-        regions: Vec::new(),
-    };
-    serve(&mut server, opened, &mut channel);
+    let (rooms, regions) = (BTreeMap::new(), Vec::new());
+    serve(&mut NativeServer { transport, party, drives_itself, rooms, regions }, opened, &mut channel);
 }

@@ -55,103 +55,73 @@ impl Prerequisite {
     }
 
     /// A host on which this process may become another user.
-    pub const ANOTHER_USER: Prerequisite = Prerequisite::new(
-        "another user",
-        "only the superuser of a host with other users can start a process of another user",
-        Never,
-    );
+    pub const ANOTHER_USER: Self =
+        Self::new("another user", "only the superuser can become another user, who must exist", Never);
 
     /// A host on which this process may start processes in other namespaces.
-    pub const PID_NAMESPACES: Prerequisite = Prerequisite::new(
-        "PID namespaces",
-        "only the superuser can start a process in a new PID namespace",
-        Never,
-    );
+    pub const PID_NAMESPACES: Self =
+        Self::new("PID namespaces", "only the superuser can start a process in a new PID namespace", Never);
 
     /// A host on which this process may make network namespaces, and join them.
-    pub const NETWORK_NAMESPACES: Prerequisite = Prerequisite::new(
-        "network namespaces",
-        "the system forbids this user to make network namespaces or interfaces",
-        Never,
-    );
+    pub const NETWORK_NAMESPACES: Self =
+        Self::new("network namespaces", "this user may not make network namespaces or interfaces", Never);
 
     /// The program `ip`, which configures interfaces.
-    pub const IP: Prerequisite =
-        Prerequisite::new("ip", "it is not installed (Debian: iproute2)", InTestScript);
+    pub const IP: Self = Self::new("ip", "it is not installed (Debian: iproute2)", InTestScript);
 
     /// A kernel that keeps a sandboxed process from connecting to abstract names outside of the sandbox.
-    pub const SCOPED_ABSTRACT_NAMES: Prerequisite =
-        Prerequisite::new("scoped abstract names", "Landlock is off, or is older than Linux 6.12", Never);
+    pub const SCOPED_ABSTRACT_NAMES: Self =
+        Self::new("scoped abstract names", "Landlock is off, or is older than Linux 6.12", Never);
 
     /// Files on a device, whose dirty pages the system counts.
-    pub const FILES_ON_A_DEVICE: Prerequisite = Prerequisite::new(
-        "files on a device",
-        "the pages of a file on tmpfs are on no device, so the system does not count the dirty ones",
-        Never,
-    );
+    pub const FILES_ON_A_DEVICE: Self =
+        Self::new("files on a device", "the system counts no dirty pages of a file on tmpfs", Never);
 
     /// A C library that counts the bytes of the heap, `mallinfo2(3)`.
-    pub const COUNTED_HEAP: Prerequisite =
-        Prerequisite::new("counted heap", "only the C library of GNU counts the bytes of the heap", Never);
+    pub const COUNTED_HEAP: Self =
+        Self::new("counted heap", "only the C library of GNU counts the bytes of the heap", Never);
 
     /// The program `fi_info` of an installed libfabric.
-    pub const FI_INFO: Prerequisite =
-        Prerequisite::new("fi_info", "it is not installed (Debian: libfabric-bin)", InTestScript);
+    pub const FI_INFO: Self =
+        Self::new("fi_info", "it is not installed (Debian: libfabric-bin)", InTestScript);
 
     /// The library of an installed libfabric.
-    pub const LIBFABRIC: Prerequisite =
-        Prerequisite::new("libfabric", "it is not installed (Debian: libfabric-bin)", InTestScript);
+    pub const LIBFABRIC: Self =
+        Self::new("libfabric", "it is not installed (Debian: libfabric-bin)", InTestScript);
 
     /// The version of libfabric that docs/tolerance.md describes, with the providers of that version.
-    pub const DOCUMENTED_LIBFABRIC: Prerequisite = Prerequisite::new(
-        "the documented libfabric",
-        "docs/tolerance.md is about libfabric 1.17 and its providers",
-        InCi,
-    );
+    pub const DOCUMENTED_LIBFABRIC: Self =
+        Self::new("the documented libfabric", "docs/tolerance.md is about providers of libfabric 1.17", InCi);
 
     /// The manual pages of libfabric and librpma.
-    pub const MANUAL_PAGES: Prerequisite = Prerequisite::new(
-        "manual pages",
-        "a page is not installed (Debian: libfabric-dev, librpma-dev)",
-        InTestScript,
-    );
+    pub const MANUAL_PAGES: Self =
+        Self::new("manual pages", "a page is missing (Debian: libfabric-dev, librpma-dev)", InTestScript);
 
     /// The versions of these pages that the clauses describe.
-    pub const DOCUMENTED_MANUAL_PAGES: Prerequisite = Prerequisite::new(
-        "the documented manual pages",
-        "the clauses are about libfabric 1.17 and librpma 1.2",
-        Never,
-    );
+    pub const DOCUMENTED_MANUAL_PAGES: Self =
+        Self::new("the documented manual pages", "clauses are about libfabric 1.17 and librpma 1.2", Never);
 
     /// A C compiler and the headers of libfabric.
-    pub const LIBFABRIC_HEADERS: Prerequisite = Prerequisite::new(
-        "headers of libfabric",
-        "a C compiler or <rdma/fabric.h> is not installed (Debian: gcc, libfabric-dev)",
-        InTestScript,
-    );
+    pub const LIBFABRIC_HEADERS: Self =
+        Self::new("headers of libfabric", "gcc or libfabric-dev (Debian's names) is missing", InTestScript);
 
     /// A compiler of C++.
-    pub const CPP_COMPILER: Prerequisite =
-        Prerequisite::new("a compiler of C++", "it is not installed (Debian: g++)", InTestScript);
+    pub const CPP_COMPILER: Self =
+        Self::new("a compiler of C++", "it is not installed (Debian: g++)", InTestScript);
 
     /// A C compiler and the header of librpma, which includes one of libibverbs.
-    pub const LIBRPMA_HEADERS: Prerequisite = Prerequisite::new(
-        "headers of librpma",
-        "gcc, librpma-dev or libibverbs-dev (their names in Debian) is not installed",
-        InTestScript,
-    );
+    pub const LIBRPMA_HEADERS: Self =
+        Self::new("headers of librpma", "gcc, librpma-dev or libibverbs-dev is missing", InTestScript);
 
     /// The library of an installed librpma.
-    pub const LIBRPMA: Prerequisite =
-        Prerequisite::new("librpma", "it is not installed (Debian: librpma0)", InTestScript);
+    pub const LIBRPMA: Self = Self::new("librpma", "it is not installed (Debian: librpma0)", InTestScript);
 
     /// A program of an MPI, or of a benchmark of one.
-    pub const MPI: Prerequisite =
-        Prerequisite::new("MPI", "a program is not installed (./test installs it)", InTestScript);
+    pub const MPI: Self = Self::new("MPI", "a program is not installed (./test installs it)", InTestScript);
 
     /// A processor that Intel MPI supports.
-    pub const PROCESSOR_OF_INTEL_MPI: Prerequisite =
-        Prerequisite::new("processor of Intel MPI", "Intel MPI is made for x86-64 only", Never);
+    pub const PROCESSOR_OF_INTEL_MPI: Self =
+        Self::new("processor of Intel MPI", "Intel MPI is made for x86-64 only", Never);
 
     /// Reports that the calling test is skipped, since the host lacks this feature. `detail` adds what is
     /// known about it.

@@ -82,14 +82,12 @@ impl Outcome {
     /// Runs something that uses parties, and says how it has ended.
     pub fn of(run: impl FnOnce() + UnwindSafe) -> Outcome {
         let Err(panic) = panic::catch_unwind(run) else { return Outcome::Passed };
-        let panic = match panic.downcast::<NotOffered>() {
-            Ok(not_offered) => return Outcome::NotOffered(not_offered.0),
-            Err(panic) => panic,
-        };
-        let panic = match panic.downcast::<Crashed>() {
-            Ok(crashed) => return Outcome::Crashed(crashed.0),
-            Err(panic) => panic,
-        };
+        if let Some(NotOffered(what)) = panic.downcast_ref::<NotOffered>() {
+            return Outcome::NotOffered(what.clone());
+        }
+        if let Some(Crashed(how)) = panic.downcast_ref::<Crashed>() {
+            return Outcome::Crashed(how.clone());
+        }
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Outcome::Failed(text.unwrap_or_default())

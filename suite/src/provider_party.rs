@@ -10,7 +10,6 @@ mod regions;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
-use std::mem::MaybeUninit;
 use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,8 +22,9 @@ use homespun::{
     Tag,
 };
 use homespun_host::abi::domain::{FidAv, FidDomain, FidMr};
-use homespun_host::abi::endpoint::FidEp;
+use homespun_host::abi::endpoint::{FiOpsEp, FidEp};
 use homespun_host::abi::eq::{FiCqErrEntry, FiCqTaggedEntry, FidCntr, FidCq};
+use homespun_host::abi::fid::Fid;
 use homespun_host::abi::{
     FI_GETOPSFLAG, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
 };
@@ -135,9 +135,7 @@ impl PartyServer for ProviderParty {
             // What a read answers, the next one answers again.
             let _ = queue.progress();
         }
-        if let Some(connections) = &self.connections {
-            connections.progress();
-        }
+        self.connections.iter().for_each(Connections::progress);
     }
 
     fn execute_call(&mut self, call: RemoteCall) -> RemoteAnswer {
@@ -202,8 +200,10 @@ impl ProviderParty {
             RemoteCall::Register(spec) => return self.register(spec),
             RemoteCall::Region(number, call) => return self.execute_at_region(number, call),
             RemoteCall::Counted(event) => return Ok(read_counter(&self.counters, event)),
-            RemoteCall::Buffer(context, call) => return Ok(call.make(&mut self.rooms, context)),
-            RemoteCall::RefuseCopies { .. } | RemoteCall::Fork { .. } | RemoteCall::ForkCaller { .. } => {
+            RemoteCall::Buffer(context, call) => {
+                return Ok(RemoteAnswer::Bytes(call.make(&self.rooms[&context])));
+            }
+            RemoteCall::RefuseCopies(_) | RemoteCall::Fork { .. } | RemoteCall::ForkCaller { .. } => {
                 return unknown("what homespun promises after forks and seccomp filters");
             }
         }
@@ -250,7 +250,7 @@ impl ProviderParty {
                     self.keep_room(context, pieces);
                 }
             }
-            EndpointCall::Cancel { context } => self.poster().cancel(context)?,
+            EndpointCall::Cancel(context) => self.poster().cancel(context)?,
             EndpointCall::TxOpFlags => {
                 let flags = self.control_op_flags(FI_GETOPSFLAG, Direction::Transmit, OpFlags::empty())?;
                 return Ok(RemoteAnswer::Flags(flags));
@@ -262,7 +262,7 @@ impl ProviderParty {
                 }
             }
             EndpointCall::MinMultiRecv => return Ok(RemoteAnswer::Size(self.min_multi_recv()?)),
-            EndpointCall::SetMinMultiRecv { bytes } => self.set_min_multi_recv(bytes)?,
+            EndpointCall::SetMinMultiRecv(bytes) => self.set_min_multi_recv(bytes)?,
         }
         Ok(RemoteAnswer::Done)
     }
@@ -389,11 +389,8 @@ impl ProviderParty {
 
     fn read_each(&mut self, name: QueueName, max: usize) -> RemoteAnswer {
         if max == 0 {
-            return match self.queue(name).progress() {
-                Ok(()) => RemoteAnswer::Read(Some(Vec::new())),
-                Err(Errno::EAGAIN) => RemoteAnswer::Read(None),
-                Err(errno) => RemoteAnswer::ReadFailed(read_error_of(errno)),
-            };
+            let read = unless_empty(self.queue(name).progress().map(|()| Vec::new()));
+            return read.map_or_else(RemoteAnswer::ReadFailed, RemoteAnswer::Read);
         }
         let mut entries = Vec::new();
         while entries.len() < max {
@@ -409,27 +406,19 @@ impl ProviderParty {
 
     fn read(&mut self, name: QueueName) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
         let reads_source = self.caps.contains(Caps::SOURCE);
-        let cq = self.queue(name).cq.as_ptr();
-        let mut entry = MaybeUninit::<FiCqTaggedEntry>::zeroed();
         let mut source = ANY;
-        // SAFETY: the queue is open. The entry has room for one of any format, each of which begins as the
-        // shorter ones do.
-        let result = unsafe {
-            let ops = &*(*cq).ops;
-            if reads_source {
-                (ops.readfrom)(cq, entry.as_mut_ptr().cast(), 1, &raw mut source)
-            } else {
-                (ops.read)(cq, entry.as_mut_ptr().cast(), 1)
-            }
+        // SAFETY: both calls read one entry.
+        let read = unsafe {
+            self.queue(name).cq.read_entry(|cq, entry| {
+                let ops = &*(*cq).ops;
+                if reads_source {
+                    (ops.readfrom)(cq, entry, 1, &raw mut source)
+                } else {
+                    (ops.read)(cq, entry, 1)
+                }
+            })
         };
-        match check(result) {
-            Ok(()) if result == 0 => return Ok(None),
-            Ok(()) => {}
-            Err(Errno::EAGAIN) => return Ok(None),
-            Err(errno) => return Err(read_error_of(errno)),
-        }
-        // SAFETY: all its bytes were zero or were written, which is valid for numbers and pointers.
-        let entry = unsafe { entry.assume_init() };
+        let Some(entry) = unless_empty(read)? else { return Ok(None) };
         let flags = CompletionFlags::from_bits_retain(entry.flags);
         let has_payload =
             flags.intersects(CompletionFlags::MSG | CompletionFlags::TAGGED | CompletionFlags::READ);
@@ -464,23 +453,9 @@ impl ProviderParty {
     }
 
     fn read_error(&mut self, name: QueueName) -> Result<Option<CompletionError>, ReadError> {
-        let cq = self.queue(name).cq.as_ptr();
         let mut data = [0_u8; 256];
-        let mut entry = MaybeUninit::<FiCqErrEntry>::zeroed();
-        // SAFETY: the queue is open, and the entry has room for the data of an error.
-        let result = unsafe {
-            (*entry.as_mut_ptr()).err_data = data.as_mut_ptr().cast();
-            (*entry.as_mut_ptr()).err_data_size = data.len();
-            ((*(*cq).ops).readerr)(cq, entry.as_mut_ptr(), 0)
-        };
-        match check(result) {
-            Ok(()) if result == 0 => return Ok(None),
-            Ok(()) => {}
-            Err(Errno::EAGAIN) => return Ok(None),
-            Err(errno) => return Err(read_error_of(errno)),
-        }
-        // SAFETY: as in `read`.
-        let entry = unsafe { entry.assume_init() };
+        let read = self.queue(name).cq.read_error_entry(&mut data);
+        let Some(entry) = unless_empty(read)? else { return Ok(None) };
         let FiCqErrEntry { op_context, flags, len, buf, data: remote_data, tag, .. } = entry;
         let success = FiCqTaggedEntry { op_context, flags, len, buf, data: remote_data, tag };
         let completion = self.completion_of(&success, len > 0);
@@ -520,35 +495,33 @@ impl ProviderParty {
 
     fn min_multi_recv(&self) -> Result<usize, Refused> {
         let ep = self.ep.as_ref().expect("an open endpoint");
-        let (mut bytes, mut size) = (0_usize, size_of::<usize>());
         // SAFETY: the endpoint is open, and the option is a size.
-        let result = unsafe {
-            ((*(*ep.as_ptr()).ops).getopt)(
-                ep.as_fid(),
-                FI_OPT_ENDPOINT,
-                FI_OPT_MIN_MULTI_RECV,
-                (&raw mut bytes).cast(),
-                &raw mut size,
-            )
-        };
-        check(result as isize).map_err(|errno| not_offered("FI_OPT_MIN_MULTI_RECV", errno))?;
-        Ok(bytes)
+        let bytes = unsafe { size_option((*ep.as_ptr()).ops, ep.as_fid(), FI_OPT_MIN_MULTI_RECV) };
+        bytes.map_err(|errno| not_offered("FI_OPT_MIN_MULTI_RECV", errno))
     }
 
     fn set_min_multi_recv(&self, bytes: usize) -> Result<(), Refused> {
         let ep = self.ep.as_ref().expect("an open endpoint");
+        let (option, value, size) = (FI_OPT_MIN_MULTI_RECV, (&raw const bytes).cast(), size_of::<usize>());
         // SAFETY: as for `min_multi_recv`.
-        let result: c_int = unsafe {
-            ((*(*ep.as_ptr()).ops).setopt)(
-                ep.as_fid(),
-                FI_OPT_ENDPOINT,
-                FI_OPT_MIN_MULTI_RECV,
-                (&raw const bytes).cast(),
-                size_of::<usize>(),
-            )
-        };
+        let result: c_int =
+            unsafe { ((*(*ep.as_ptr()).ops).setopt)(ep.as_fid(), FI_OPT_ENDPOINT, option, value, size) };
         check(result as isize).map_err(|errno| not_offered("FI_OPT_MIN_MULTI_RECV", errno))
     }
+}
+
+/// `fi_getopt(3)` of an option that is a size.
+///
+/// # Safety
+///
+/// The endpoint is open, and the vtable is its own.
+unsafe fn size_option(ops: *const FiOpsEp, fid: *mut Fid, option: c_int) -> Result<usize, Errno> {
+    let (mut value, mut size) = (0_usize, size_of::<usize>());
+    // SAFETY: the caller promises an open endpoint, and there is room for a size.
+    let result =
+        unsafe { ((*ops).getopt)(fid, FI_OPT_ENDPOINT, option, (&raw mut value).cast(), &raw mut size) };
+    check(result as isize)?;
+    Ok(value)
 }
 
 impl ReadQueue {
@@ -570,6 +543,15 @@ impl ReadQueue {
     }
 }
 
+/// What a read answers; `None` if the queue is empty.
+fn unless_empty<T>(read: Result<T, Errno>) -> Result<Option<T>, ReadError> {
+    match read {
+        Ok(entry) => Ok(Some(entry)),
+        Err(Errno::EAGAIN) => Ok(None),
+        Err(errno) => Err(read_error_of(errno)),
+    }
+}
+
 fn read_error_of(errno: Errno) -> ReadError {
     match errno {
         Errno::EAVAIL => ReadError::ErrorAvailable,
@@ -579,9 +561,8 @@ fn read_error_of(errno: Errno) -> ReadError {
 }
 
 fn read_counter(counters: &[(CounterEvents, Object<FidCntr>)], event: CounterEvents) -> RemoteAnswer {
-    let (_, counter) =
-        counters.iter().find(|(counted, _)| *counted == event).expect("a counter of this event");
-    let counter = counter.as_ptr();
+    let found = counters.iter().find(|(counted, _)| *counted == event);
+    let counter = found.expect("a counter of this event").1.as_ptr();
     // SAFETY: the counter is open.
     unsafe {
         let ops = &*(*counter).ops;

@@ -336,7 +336,7 @@ impl RawBuffer {
     /// Returns the received bytes. The caller has read the completion, with this context and length. Panics
     /// if memory beyond the buffer was written.
     #[track_caller]
-    pub fn into_message(self, context: u64, len_bytes: usize) -> Vec<u8> {
+    pub fn message(&self, context: u64, len_bytes: usize) -> Vec<u8> {
         assert_eq!(context, self.context, "the completion of another operation");
         self.pieces.iter().for_each(Piece::check_guard);
         let mut message: Vec<u8> = self.pieces.iter().flat_map(Piece::bytes).collect();

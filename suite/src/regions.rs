@@ -90,10 +90,6 @@ impl Registered {
         }
     }
 
-    pub(super) fn memory(&self) -> RemoteMemory {
-        self.open_region().remote()
-    }
-
     pub(super) fn start_counting(&mut self) {
         self.counters = Some(Counters::bind_region(&self.domain, self.open_region()));
     }
@@ -163,8 +159,13 @@ impl Region {
         Ok(Region::new_local(Registered { region, counters: None, domain: domain.clone() }))
     }
 
+    /// The address and the key by which peers name the region.
+    pub(super) fn memory(&self) -> RemoteMemory {
+        self.memory
+    }
+
     #[track_caller]
-    fn call(&self, call: RegionCall) -> RemoteAnswer {
+    pub(super) fn call(&self, call: RegionCall) -> RemoteAnswer {
         match &self.place {
             RegionPlace::Here(registered) => registered.make(call),
             RegionPlace::There(remote, number) => remote.call(RemoteCall::Region(*number, call)),
@@ -229,14 +230,19 @@ impl Region {
         assert!(self.content() == expected, "{what}");
     }
 
-    /// Closes a raw region. Returns its content at that moment, and a handle to read the content later.
-    pub fn close_raw(mut self) -> (Vec<u8>, Closed) {
+    /// Closes the region.
+    pub(super) fn close(&mut self) {
         match &mut self.place {
             RegionPlace::Here(registered) => registered.close(),
             RegionPlace::There(..) => {
                 self.call(RegionCall::Close).result().expect("closing is not refused");
             }
         }
+    }
+
+    /// Closes a raw region. Returns its content at that moment, and a handle to read the content later.
+    pub fn close_raw(mut self) -> (Vec<u8>, Closed) {
+        self.close();
         (self.content(), Closed(self))
     }
 }
@@ -282,12 +288,7 @@ impl AtomicCall {
             operands: vec![operand],
             compares,
             results_bytes,
-            target: AtomicTarget {
-                peer,
-                memory: RemoteMemory { address: region.address_at(0), key: region.key() },
-                datatype,
-                op,
-            },
+            target: AtomicTarget { peer, memory: region.memory, datatype, op },
             context,
             flags: OpFlags::empty(),
         }

@@ -54,18 +54,19 @@ pub struct RmaCall {
 
 impl RmaCall {
     pub(super) fn post(self, endpoint: &Endpoint) -> Result<(), Error> {
+        use RmaBy::{InjectWrite, Read, Readmsg, Readv, Write, WriteRaw, Writemsg, Writev};
         let RmaCall { by, buffers, peer, address, key, data, context, flags } = self;
         let memory = RemoteMemory { address, key };
         let one = || Bytes::from(buffers.concat());
         let mut rooms = buffers.iter().map(|buffer| marked_buffer(buffer.len()));
         match (by, data) {
-            (RmaBy::Write, None) => endpoint.write(one(), peer, memory, context)?,
-            (RmaBy::Write, Some(data)) => endpoint.writedata(one(), data, peer, memory, context)?,
-            (RmaBy::Writev, _) => endpoint.writev(buffers, peer, memory, context)?,
-            (RmaBy::Writemsg, _) => {
+            (Write, None) => endpoint.write(one(), peer, memory, context)?,
+            (Write, Some(data)) => endpoint.writedata(one(), data, peer, memory, context)?,
+            (Writev, _) => endpoint.writev(buffers, peer, memory, context)?,
+            (Writemsg, _) => {
                 endpoint.writemsg(WriteMsg { buffers, to: peer, memory, data, context, flags })?;
             }
-            (RmaBy::WriteRaw, _) => {
+            (WriteRaw, _) => {
                 let buffers = &leak_segments(&buffers)[..];
                 // SAFETY: the memory is never freed, and nothing else refers to it. So the memory stays
                 // readable and unchanged.
@@ -73,13 +74,13 @@ impl RmaCall {
                     endpoint.post_write(&WriteMsg { buffers, to: peer, memory, data, context, flags })?;
                 }
             }
-            (RmaBy::InjectWrite, _) => endpoint.inject_write(&one(), peer, memory, data)?,
-            (RmaBy::Read, _) => {
+            (InjectWrite, _) => endpoint.inject_write(&one(), peer, memory, data)?,
+            (Read, _) => {
                 let buffer = rooms.next().expect("a single read has a single buffer");
                 endpoint.read(buffer, peer, memory, context)?;
             }
-            (RmaBy::Readv, _) => endpoint.readv(rooms.collect(), peer, memory, context)?,
-            (RmaBy::Readmsg, _) => {
+            (Readv, _) => endpoint.readv(rooms.collect(), peer, memory, context)?,
+            (Readmsg, _) => {
                 let buffers = rooms.collect();
                 endpoint.readmsg(ReadMsg { buffers, from: peer, memory, context, flags })?;
             }

@@ -257,10 +257,7 @@ pub fn run_tests_over(networks: &[TestedNetwork]) -> ExitCode {
 /// Runs the contract of a backend and what applications may rely on over it, as
 /// [`backend_tests`](crate::backend_tests) says.
 #[doc(hidden)]
-pub fn run_backend_tests<P>(backend: Backend, contract: Contract<P>) -> ExitCode
-where
-    P: Provider + 'static,
-{
+pub fn run_backend_tests<P: Provider + 'static>(backend: Backend, contract: Contract<P>) -> ExitCode {
     let transport = TransportKind::Backend(backend);
     let networks =
         TestedNetwork::driven_by(backend.domain, &transport, &[Turns::Alternate, Turns::Automatic]);

@@ -43,14 +43,11 @@ pub enum ConnectionEvent {
 
 impl From<homespun::ConnectionEvent> for ConnectionEvent {
     fn from(event: homespun::ConnectionEvent) -> ConnectionEvent {
+        use homespun::ConnectionEvent as Native;
         match event {
-            homespun::ConnectionEvent::Request(request) => ConnectionEvent::Request(request.into()),
-            homespun::ConnectionEvent::Connected { endpoint, data } => {
-                ConnectionEvent::Connected { endpoint, data }
-            }
-            homespun::ConnectionEvent::Shutdown { endpoint, end } => {
-                ConnectionEvent::Shutdown { endpoint, end }
-            }
+            Native::Request(request) => ConnectionEvent::Request(request.into()),
+            Native::Connected { endpoint, data } => ConnectionEvent::Connected { endpoint, data },
+            Native::Shutdown { endpoint, end } => ConnectionEvent::Shutdown { endpoint, end },
         }
     }
 }
@@ -68,22 +65,15 @@ impl EventForm {
                 let info = Info { src_addr: Some(to.0), dest_addr: Some(from.0), ..info.clone() };
                 ConnectionEvent::Request(ConnectionRequest(Arc::new(Asked { request, listener, data, info })))
             }
-            EventForm::Connected { endpoint, data } => {
+            EventForm::Connected(endpoint, data) => {
                 ConnectionEvent::Connected { endpoint, data: data.into() }
             }
-            EventForm::Shutdown { endpoint } => {
+            EventForm::Shutdown(endpoint) => {
                 ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
             }
             EventForm::Failed { object, errno, prov_errno, err_data } => {
-                return Err(EventError {
-                    object,
-                    context: 0,
-                    data: 0,
-                    errno,
-                    prov_errno,
-                    err_data,
-                    peer: None,
-                });
+                let (context, data, peer) = (0, 0, None);
+                return Err(EventError { object, context, data, errno, prov_errno, err_data, peer });
             }
         })
     }
@@ -151,22 +141,22 @@ impl Handle<EventQueue> {
 impl PassiveEndpoint {
     /// `fi_pep_bind(3)`.
     pub fn bind_eq(&self, eq: &Handle<EventQueue>, name: u64) -> Result<(), Error> {
-        self.connection_call(|here| here.bind_eq(eq, name), || ConnectionCall::Bind(name))
+        self.connection_call(|here| here.bind_eq(eq, name), ConnectionCall::Bind(name))
     }
 
     /// `fi_listen(3)`.
     pub fn listen(&self) -> Result<(), Error> {
-        self.connection_call(homespun::PassiveEndpoint::listen, || ConnectionCall::Listen)
+        self.connection_call(homespun::PassiveEndpoint::listen, ConnectionCall::Listen)
     }
 
     /// `fi_control(3)` with `FI_BACKLOG`.
     pub fn set_backlog(&self, requests: usize) -> Result<(), Error> {
-        self.connection_call(|here| here.set_backlog(requests), || ConnectionCall::SetBacklog(requests))
+        self.connection_call(|here| here.set_backlog(requests), ConnectionCall::SetBacklog(requests))
     }
 
     /// `fi_setname(3)`.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
-        self.connection_call(|here| here.set_name(name), || ConnectionCall::SetName(AddressForm(name)))
+        self.connection_call(|here| here.set_name(name), ConnectionCall::SetName(AddressForm(name)))
     }
 
     /// `fi_getname(3)`.
@@ -179,29 +169,28 @@ impl PassiveEndpoint {
 impl Endpoint {
     /// `fi_enable(3)`.
     pub fn enable(&self) -> Result<(), Error> {
-        self.handle().connection_call(homespun::Endpoint::enable, || ConnectionCall::Enable)
+        self.handle().connection_call(homespun::Endpoint::enable, ConnectionCall::Enable)
     }
 
     /// `fi_connect(3)`.
     pub fn connect(&self, to: Address, data: &[u8]) -> Result<(), Error> {
-        let there = || ConnectionCall::Connect(AddressForm(to), data.to_owned());
+        let there = ConnectionCall::Connect(AddressForm(to), data.to_owned());
         self.handle().connection_call(|here| here.connect(to, data), there)
     }
 
     /// `fi_accept(3)`.
     pub fn accept(&self, data: &[u8]) -> Result<(), Error> {
-        self.handle().connection_call(|here| here.accept(data), || ConnectionCall::Accept(data.to_owned()))
+        self.handle().connection_call(|here| here.accept(data), ConnectionCall::Accept(data.to_owned()))
     }
 
     /// `fi_shutdown(3)`.
     pub fn shutdown(&self) -> Result<(), Error> {
-        self.handle().connection_call(homespun::Endpoint::shutdown, || ConnectionCall::Shutdown)
+        self.handle().connection_call(homespun::Endpoint::shutdown, ConnectionCall::Shutdown)
     }
 
     /// `fi_setname(3)`.
     pub fn set_name(&self, name: Address) -> Result<(), Error> {
-        self.handle()
-            .connection_call(|here| here.set_name(name), || ConnectionCall::SetName(AddressForm(name)))
+        self.handle().connection_call(|here| here.set_name(name), ConnectionCall::SetName(AddressForm(name)))
     }
 }
 
@@ -223,7 +212,7 @@ impl ConnectionRequest {
 
     /// `fi_reject(3)`.
     pub fn reject(&self, data: &[u8]) -> Result<(), Error> {
-        let there = || ConnectionCall::Reject(data.to_owned());
+        let there = ConnectionCall::Reject(data.to_owned());
         self.0.request.connection_call(|here| here.reject(data), there)
     }
 }

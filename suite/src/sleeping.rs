@@ -2,7 +2,7 @@
 //! wait object.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -12,8 +12,8 @@ use homespun::wait::Waitable;
 use homespun::{CompletionQueue, Counter, Errno, ReadError, WaitObject, WaitSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::deadline::Deadline;
 pub use super::deadline::PATIENCE;
+use super::deadline::{Deadline, poll_until};
 use super::ended::{Ended, poll_completion};
 use super::posix;
 
@@ -28,45 +28,31 @@ pub const BLOCKING_WAIT_OBJECTS: [WaitObject; 3] =
 /// Sleeps on the queue's wait object until the next operation ends.
 #[track_caller]
 pub fn sleep_until_operation_ends(cq: &CompletionQueue) -> Ended {
-    let deadline = Deadline::new();
-    loop {
-        let ended = match cq.wait_object() {
-            WaitObject::Fd | WaitObject::MutexCond => poll_completion(cq)
-                .or_else(|| sleep_on_wait_object(cq, PATIENCE).then(|| poll_completion(cq)).flatten()),
-            _ => blocking_read(cq, PATIENCE),
-        };
-        if let Some(ended) = ended {
-            return ended;
-        }
-        deadline.yield_or_panic_with(|| format!("an event to wake {:?}", cq.wait_object()));
-    }
+    let wait = cq.wait_object();
+    poll_until(&format!("an event to wake {wait:?}"), || match wait {
+        WaitObject::Fd | WaitObject::MutexCond => poll_completion(cq)
+            .or_else(|| sleep_on_wait_object(cq, PATIENCE).then(|| poll_completion(cq)).flatten()),
+        _ => blocking_read(cq, PATIENCE),
+    })
 }
 
-/// Returns the directory of the calling thread in `proc(5)`, for [`wait_until_thread_sleeps`].
-pub fn own_thread_directory() -> PathBuf {
-    Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has this link"))
-}
-
-/// Waits until another thread of this process sleeps in the kernel: state S in `proc_pid_stat(5)`. Looks at
-/// most a thousand times. Over a transport without wake-ups, a blocked reader polls and never sleeps.
-pub fn wait_until_thread_sleeps(thread_directory: &Path) {
-    let stat = thread_directory.join("stat");
-    for _ in 0..1000 {
-        if fs::read_to_string(&stat).expect("the thread runs").contains(") S ") {
-            return;
-        }
-        thread::yield_now();
-    }
-}
-
-/// Starts a thread that waits for something, and returns when it sleeps in the kernel.
+/// Starts a thread that waits for something, and returns when it sleeps in the kernel: state S in
+/// `proc_pid_stat(5)`. Looks at most a thousand times. Over a transport without wake-ups, a blocked reader
+/// polls and never sleeps.
 pub fn spawn_sleeper<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let (sender, receiver) = mpsc::channel();
     let sleeper = thread::spawn(move || {
-        sender.send(own_thread_directory()).expect("the test listens");
+        let directory = fs::read_link("/proc/thread-self").expect("Linux has this link");
+        sender.send(Path::new("/proc").join(directory).join("stat")).expect("the test listens");
         wait()
     });
-    wait_until_thread_sleeps(&receiver.recv().expect("the thread runs"));
+    let stat = receiver.recv().expect("the thread runs");
+    for _ in 0..1000 {
+        if fs::read_to_string(&stat).expect("the thread runs").contains(") S ") {
+            break;
+        }
+        thread::yield_now();
+    }
     sleeper
 }
 
@@ -161,19 +147,11 @@ pub fn drive_counter_until(counter: &Counter, is_over: &AtomicBool) {
 /// Sleeps on a set's wait object until a member has an event. May return before that.
 #[track_caller]
 pub fn sleep_on_wait_set(set: &WaitSet) {
-    match set.wait_object() {
-        wait @ (WaitObject::Fd | WaitObject::MutexCond) => {
-            assert!(
-                sleep_on_wait_object(set, PATIENCE),
-                "no member has woken the reader that waits by {wait:?}"
-            );
-        }
-        wait => assert_eq!(
-            set.wait(Some(PATIENCE)),
-            Ok(()),
-            "no member has woken the reader that waits by {wait:?}"
-        ),
-    }
+    let has_woken = match set.wait_object() {
+        WaitObject::Fd | WaitObject::MutexCond => sleep_on_wait_object(set, PATIENCE),
+        _ => set.wait(Some(PATIENCE)) == Ok(()),
+    };
+    assert!(has_woken, "no member has woken the reader that waits by {:?}", set.wait_object());
 }
 
 /// Gives other threads time to fall asleep. No test depends on it: a thread that still runs finds the event

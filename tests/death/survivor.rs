@@ -111,8 +111,7 @@ impl Survivor {
         let survivor = AddressForm(self.party.endpoint.name().expect("an endpoint in service has a name"));
         victim.send_message(&VictimSetup { transport, survivor, life: *life });
         if let Some(AddressForm(name)) = victim.receive_if_alive() {
-            let inserted = self.party.av.insert(&[name]).remove(0);
-            let peer = inserted.expect("an endpoint's name can be inserted");
+            let peer = self.party.insert(name);
             // One receive accepts only the victim's messages.
             let directed = self.next_receive_context();
             let buffers = vec![BytesMut::zeroed(1000)];
@@ -131,11 +130,8 @@ impl Survivor {
         while ProcessResources::measure_now() != self.alone {
             self.drive_and_read();
             deadline.yield_or_panic_with(|| {
-                format!(
-                    "nothing to be left of {life:?}: {:?} is not {:?}",
-                    ProcessResources::measure_now(),
-                    self.alone
-                )
+                let now = ProcessResources::measure_now();
+                format!("nothing to be left of {life:?}: {now:?} is not {:?}", self.alone)
             });
         }
         if self.receives.is_empty() && self.tally.receives_completed > 0 {
@@ -280,11 +276,8 @@ impl Survivor {
     fn post_receive_of_kind_if_room(&mut self, is_tagged: bool) {
         if self.receives.values().filter(|&&tagged| tagged == is_tagged).count() < POSTED + 1 {
             let context = self.next_receive_context();
-            if expect_accepted_or_full(self.party.endpoint.recvmsg(make_any_receive(
-                &mut self.random,
-                is_tagged,
-                context,
-            ))) {
+            let receive = make_any_receive(&mut self.random, is_tagged, context);
+            if expect_accepted_or_full(self.party.endpoint.recvmsg(receive)) {
                 self.receives.insert(context, is_tagged);
             }
         }
@@ -347,11 +340,8 @@ impl Survivor {
 fn check_message(completion: &Completion) {
     let bytes = received_bytes(&completion.buffer);
     assert_eq!(bytes.len(), completion.len_bytes);
-    assert!(
-        bytes == payload(completion.data, bytes.len()),
-        "a message of other bytes: {:#x}",
-        completion.data
-    );
+    let data = completion.data;
+    assert!(bytes == payload(data, bytes.len()), "a message of other bytes: {data:#x}");
 }
 
 fn is_caused_by_death(error: &OperationError) -> bool {
@@ -361,13 +351,6 @@ fn is_caused_by_death(error: &OperationError) -> bool {
 
 /// Returns a message from or to a living peer.
 fn make_message_between_living(number: u64, to: FabricAddress) -> SendMsg {
-    let buffers = vec![payload(number, 100_000)];
-    SendMsg {
-        buffers,
-        to,
-        data: Some(number),
-        context: number,
-        flags: OpFlags::DELIVERY_COMPLETE,
-        ..SendMsg::default()
-    }
+    let (buffers, flags) = (vec![payload(number, 100_000)], OpFlags::DELIVERY_COMPLETE);
+    SendMsg { buffers, to, data: Some(number), context: number, flags, ..SendMsg::default() }
 }

@@ -1,31 +1,24 @@
 //! The examples work, each in a process of its own.
 
+#![allow(dead_code, reason = "the main functions of the examples are those of other programs")]
+
 #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/backend/main.rs"]
 mod backend;
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/connected.rs"]
 mod connected;
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/hello.rs"]
 mod hello;
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/multi_receive_server.rs"]
 mod multi_receive_server;
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/remote_memory.rs"]
 mod remote_memory;
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/tagged_client_server.rs"]
 mod tagged_client_server;
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/tokio.rs"]
 mod tokio;
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/unknown_source.rs"]
 mod unknown_source;
-#[allow(dead_code, reason = "its main function is another program's")]
 #[path = "../../examples/wait_fd.rs"]
 mod wait_fd;
 
@@ -89,10 +82,8 @@ fn tagged_client_server_example_answers_calls() {
         let calls: Vec<&str> = calls.iter().map(String::as_str).chain(["stop"]).collect();
         let mut many = start(&[&["client", &address], &calls[..]].concat());
         for number in 0..40 {
-            assert_eq!(
-                many.await_rest_after_text(&format!("add {number} 1000 -> ")),
-                (number + 1000).to_string()
-            );
+            let answer = many.await_rest_after_text(&format!("add {number} 1000 -> "));
+            assert_eq!(answer, (number + 1000).to_string());
         }
         assert_eq!(many.await_rest_after_text("stop -> "), "good bye");
         many.assert_ends_in_success();
@@ -149,9 +140,8 @@ fn wait_fd_example_receives_messages_and_serves_their_count() {
         let (address, status) = line.split_once(", status at ").expect("two addresses");
         let count = || {
             let mut text = String::new();
-            TcpStream::connect(status)
-                .and_then(|mut stream| stream.read_to_string(&mut text))
-                .expect("it answers");
+            let mut stream = TcpStream::connect(status).expect("it listens");
+            stream.read_to_string(&mut text).expect("it answers");
             text
         };
         assert_eq!(count(), "0 messages\n");
@@ -197,12 +187,8 @@ fn multi_receive_example_receives_every_message() {
         Program::start("multi_receive_server", domain, &many).assert_ends_in_success();
         assert_eq!(server.await_rest_after_text("message 100: "), long);
         Program::start("multi_receive_server", domain, &[&address, "stop"]).assert_ends_in_success();
-        let used_up: u32 = server
-            .await_rest_after_text("101 messages, ")
-            .split(' ')
-            .next()
-            .and_then(|n| n.parse().ok())
-            .expect("a number");
+        let rest = server.await_rest_after_text("101 messages, ");
+        let used_up: u32 = rest.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
         assert!(used_up >= 1, "100 kB do not fit into one buffer");
         server.assert_ends_in_success();
     }

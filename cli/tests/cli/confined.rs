@@ -1,11 +1,9 @@
 //! `homespun info` on a system that forbids copies from process to process, as a container's seccomp
 //! filter may.
 
-use std::collections::BTreeMap;
-use std::env::consts::ARCH;
 use std::thread;
 
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
+use homespun_suite::seccomp::{COPIES_ACROSS, fail_system_calls_of_thread};
 
 use crate::command::{Outcome, run};
 
@@ -13,13 +11,7 @@ use crate::command::{Outcome, run};
 /// error.
 fn run_info_with_copies_refused(errno: i32) -> Outcome {
     let confined = thread::spawn(move || {
-        let copies = [libc::SYS_process_vm_readv, libc::SYS_process_vm_writev];
-        let rules: BTreeMap<i64, _> = copies.into_iter().map(|number| (number, Vec::new())).collect();
-        let refusal = SeccompAction::Errno(errno.unsigned_abs());
-        let architecture = ARCH.try_into().expect("an architecture that filters are made for");
-        let filter =
-            SeccompFilter::new(rules, SeccompAction::Allow, refusal, architecture).expect("a filter");
-        apply_filter(&BpfProgram::try_from(filter).expect("a small filter")).expect("a thread may do this");
+        fail_system_calls_of_thread(&COPIES_ACROSS, errno);
         run(&["info", "--domain", "shm"])
     });
     confined.join().expect("the command runs")

@@ -1,7 +1,5 @@
 //! The ends of links, and what their peers see of them.
 
-use std::array;
-
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{Close, LinkError, LinkId, Provider, Transport};
 
@@ -44,11 +42,9 @@ pub fn drain_completes_without_calls_of_the_peer<P: Provider>(backend: Backend<'
         }
         let taken = send_empty_frames(&mut a, link);
         a.close(link, Close::Drain);
-        drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
+        a.drive_until_drained();
         drop(a);
-        drive_until(array::from_mut(&mut b), "the end of the link", |[b]| {
-            b.recorder.down_error(peer).is_some()
-        });
+        b.drive_until_down(peer);
         assert_eq!(b.recorder.down_error(peer), Some(&LinkError::Closed));
         assert_eq!(b.recorder.frame_count(peer), taken);
     }
@@ -62,11 +58,10 @@ pub fn drain_while_connecting_completes_without_calls_of_the_peer<P: Provider>(b
         let link = a.connect(b.address());
         a.post(link, pseudo_random_payload(50, 1));
         for _ in 0..passes {
-            a.transmit();
-            a.receive(BUDGET_FRAMES);
+            a.make_progress();
         }
         a.close(link, Close::Drain);
-        drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
+        a.drive_until_drained();
     }
 }
 
@@ -77,7 +72,7 @@ pub fn drain_of_a_full_link_completes_when_the_peer_is_dropped<P: Provider>(back
     a.close(link, Close::Drain);
     a.transmit();
     drop(b);
-    drive_until(array::from_mut(&mut a), "the link to drain", |[a]| a.transport.draining_count() == 0);
+    a.drive_until_drained();
 }
 
 /// Once a full link has [drained](Transport::draining_count), its transport may be dropped. The peer still
@@ -90,7 +85,7 @@ pub fn transport_dropped_after_a_drain_loses_no_frames<P: Provider>(backend: Bac
     drive_until(&mut endpoints, "the link to drain", |[a, _]| a.transport.draining_count() == 0);
     let [a, mut b] = endpoints;
     drop(a);
-    drive_until(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down_error(peer).is_some());
+    b.drive_until_down(peer);
     assert_eq!(b.recorder.frame_count(peer), taken);
     assert_eq!(b.recorder.down_error(peer), Some(&end));
 }
@@ -152,7 +147,7 @@ pub fn drain_amid_an_incoming_frame_reports_closed_to_the_peer<P: Provider>(back
     // Let the draining side read a part of the frame.
     endpoints[1].receive(1);
     endpoints[1].post(peer, pseudo_random_payload(77, 2));
-    drive_until(array::from_mut(&mut endpoints[1]), "the frame to be taken", |[b]| b.has_sent_all());
+    endpoints[1].drive_until("the frame to be taken", TestEndpoint::has_sent_all);
     endpoints[1].close(peer, Close::Drain);
     drive_until(&mut endpoints, "the link to drain and the peer to know", |[a, b]| {
         b.transport.draining_count() == 0 && a.recorder.down_error(link).is_some()
@@ -171,23 +166,19 @@ pub fn close_while_connecting_reports_nothing<P: Provider>(backend: Backend<'_, 
             let link = endpoints[0].connect(endpoints[1].address());
             endpoints[0].post(link, pseudo_random_payload(50, 1));
             for _ in 0..passes {
-                endpoints[0].transmit();
-                endpoints[0].receive(BUDGET_FRAMES);
+                endpoints[0].make_progress();
             }
             endpoints[0].close(link, how);
             // A second link follows. When its frame has arrived, the peer has reported everything about the
             // first.
             let next = endpoints[0].connect(endpoints[1].address());
             endpoints[0].post(next, pseudo_random_payload(60, 1));
-            let is_next = |event: &Event| match event {
-                Event::Frame(_, bytes) => *bytes == pseudo_random_payload(60, 1),
-                _ => false,
-            };
+            let frame = Event::Frame(message_header(60), pseudo_random_payload(60, 1));
             drive_until(&mut endpoints, "the next link, and nothing to drain", |[a, b]| {
                 a.transport.draining_count() == 0
                     && a.recorder.live_link_count() == 1
                     && b.recorder.live_link_count() == 1
-                    && b.recorder.log().iter().any(|(_, event)| is_next(event))
+                    && b.recorder.log().iter().any(|(_, event)| *event == frame)
             });
             let [a, b] = endpoints;
             assert_eq!(a.recorder.log().len(), 1, "reported of a closed link");
@@ -213,7 +204,7 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
         a.transmit();
         a.close(link, how);
         a.close(refused, how);
-        drive_until(array::from_mut(&mut a), "nothing to drain", |[a]| a.transport.draining_count() == 0);
+        a.drive_until_drained();
         for _ in 0..50 {
             assert_eq!(a.receive(BUDGET_FRAMES), 0);
         }
@@ -226,9 +217,11 @@ pub fn close_of_an_ended_link_reports_nothing<P: Provider>(backend: Backend<'_, 
 pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backend: Backend<'_, P>) {
     for passes in 0..4 {
         for accepted in [false, true] {
-            let ([a, b], link, peer) = backend.open_linked_pair();
-            let (mut endpoints, link, peer) =
-                if accepted { ([b, a], peer, link) } else { ([a, b], link, peer) };
+            let (mut endpoints, mut link, mut peer) = backend.open_linked_pair();
+            if accepted {
+                endpoints.reverse();
+                (link, peer) = (peer, link);
+            }
             for size in SIZES {
                 endpoints[0].post(link, pseudo_random_payload(size, 1));
             }
@@ -241,11 +234,9 @@ pub fn abort_reports_closed_to_the_peer_only_after_all_frames<P: Provider>(backe
             assert_eq!(endpoints[0].transport.draining_count(), 0);
             drive_until(&mut endpoints, "the peer to know", |[_, b]| b.recorder.down_error(peer).is_some());
             let [a, b] = endpoints;
-            let arrived = b.recorder.payloads_of(peer);
-            assert!(
-                arrived == SIZES.map(|size| pseudo_random_payload(size, 1))[..arrived.len()],
-                "other frames than were sent"
-            );
+            let (arrived, sent) =
+                (b.recorder.payloads_of(peer), SIZES.map(|size| pseudo_random_payload(size, 1)));
+            assert!(arrived == sent[..arrived.len()], "other frames than were sent");
             match b.recorder.down_error(peer) {
                 Some(LinkError::Closed) => {
                     assert!(arrived.len() == taken && !was_mid_frame, "closed in order, but incomplete");
@@ -271,13 +262,11 @@ pub fn dropped_transport_ends_its_links_and_fails_unaccepted_connects<P: Provide
     let [mut a, b] = endpoints;
     let unanswered = a.connect(b.address());
     for _ in 0..10 {
-        a.transmit();
-        a.receive(BUDGET_FRAMES);
+        a.make_progress();
     }
     drop(b);
-    drive_until(array::from_mut(&mut a), "the end of both links", |[a]| {
-        a.recorder.down_error(link).is_some() && a.recorder.down_error(unanswered).is_some()
-    });
+    a.drive_until_down(link);
+    a.drive_until_down(unanswered);
     assert_eq!(a.recorder.live_link_count(), 0);
     assert_eq!(a.recorder.payloads_of(link), [pseudo_random_payload(500, 1)]);
 }
@@ -287,7 +276,7 @@ pub fn transport_dropped_after_a_partly_taken_frame_resets_the_peer<P: Provider>
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let frames = send_until_partly_taken(backend, &mut a, link);
     drop(a);
-    drive_until(array::from_mut(&mut b), "the end of the link", |[b]| b.recorder.down_error(peer).is_some());
+    b.drive_until_down(peer);
     assert_eq!(b.recorder.down_error(peer), Some(&RESET));
     assert!(b.recorder.frame_count(peer) < frames);
 }

@@ -85,16 +85,15 @@ pub fn endpoint_connects_to_itself<P: Provider>(backend: Backend<'_, P>) {
     let address = a.address();
     let link = a.connect(address);
     a.post(link, pseudo_random_payload(9000, 1));
-    drive_until(array::from_mut(&mut a), "the frame", |[a]| a.recorder.log().len() == 3);
+    a.drive_until("the frame", |a| a.recorder.log().len() == 3);
     let ups = a.recorder.up_events();
     assert_eq!(ups.len(), 2);
     assert!(ups.iter().all(|&(_, peer, instance)| (peer, instance) == (address, 11)));
     let other = ups.into_iter().map(|(id, ..)| id).find(|&id| id != link).expect("two numbers");
     assert_eq!(a.recorder.payloads_of(other), [pseudo_random_payload(9000, 1)]);
     a.close(link, Close::Drain);
-    drive_until(array::from_mut(&mut a), "the end of the other side", |[a]| {
-        a.recorder.down_error(other) == Some(&LinkError::Closed)
-    });
+    a.drive_until_down(other);
+    assert_eq!(a.recorder.down_error(other), Some(&LinkError::Closed));
 }
 
 /// A connect to an address without an endpoint fails with ECONNREFUSED: [`receive`](Transport::receive)
@@ -106,7 +105,7 @@ pub fn connect_to_a_vacant_address_fails_with_econnrefused<P: Provider>(backend:
     a.post(link, pseudo_random_payload(10, 1));
     a.transmit();
     assert_eq!(a.recorder.log(), [], "reported by another call than receive");
-    drive_until(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down_error(link).is_some());
+    a.drive_until_down(link);
     let log = a.recorder.log();
     let [(ended, Event::Down(error))] = log else { panic!("not down once, or it was up: {log:?}") };
     assert_eq!((*ended, error.errno()), (link, Errno::ECONNREFUSED));
@@ -184,23 +183,23 @@ pub fn link_unreported_by_the_acceptor_never_comes_up<P: Provider>(backend: Back
 /// A link that is connecting when its connector [stops accepting](Transport::stop_accepting) comes up: an
 /// endpoint that accepts a connection begins a link to the requester, and takes no others from then on.
 pub fn connecting_link_comes_up_after_stop_accepting<P: Provider>(backend: Backend<'_, P>) {
-    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
-    let address = endpoints[1].address();
-    let link = endpoints[0].connect(address);
-    endpoints[0].transport.stop_accepting();
-    endpoints[0].post(link, pseudo_random_payload(500, 1));
-    drive_until(&mut endpoints, "the frame", |[a, b]| {
-        b.recorder.log().len() == 2 && a.recorder.live_link_count() == 1
-    });
+    let [mut a, b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
+    let link = a.connect(b.address());
+    a.transport.stop_accepting();
+    expect_link_and_frame([a, b], link);
 }
 
 /// After [`stop_accepting`](Transport::stop_accepting) an endpoint can still connect to others: it may have
 /// messages for new peers while it is being closed.
 pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P>) {
-    let mut endpoints = [backend.open_endpoint(11), backend.open_endpoint(22)];
-    endpoints[0].transport.stop_accepting();
-    let address = endpoints[1].address();
-    let link = endpoints[0].connect(address);
+    let [mut a, b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
+    a.transport.stop_accepting();
+    let link = a.connect(b.address());
+    expect_link_and_frame([a, b], link);
+}
+
+/// Waits until the first endpoint's link is up, and a frame on it has arrived.
+fn expect_link_and_frame<T: Transport>(mut endpoints: [TestEndpoint<T>; 2], link: LinkId) {
     endpoints[0].post(link, pseudo_random_payload(500, 1));
     drive_until(&mut endpoints, "the frame", |[a, b]| {
         b.recorder.log().len() == 2 && a.recorder.live_link_count() == 1
@@ -224,12 +223,8 @@ pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(backend:
         endpoints[0].recorder.live_link_count() == links.len()
             && endpoints[1..].iter().all(|client| client.recorder.live_link_count() == LINKS_EACH)
     });
-    let accepted: Vec<(LinkId, usize)> = endpoints[0]
-        .recorder
-        .up_events()
-        .iter()
-        .map(|&(link, _, instance)| (link, instance as usize))
-        .collect();
+    let ups = endpoints[0].recorder.up_events().into_iter();
+    let accepted: Vec<_> = ups.map(|(link, _, instance)| (link, instance as usize)).collect();
     for round in 0..ROUNDS {
         for &(n, link) in &links {
             endpoints[n].post(link, pseudo_random_payload(10 + round * 700 + n, n as u64));
@@ -242,14 +237,13 @@ pub fn links_between_many_endpoints_carry_their_own_frames<P: Provider>(backend:
         accepted.iter().all(|&(link, _)| endpoints[0].recorder.frame_count(link) == ROUNDS)
             && links.iter().all(|&(n, link)| endpoints[n].recorder.frame_count(link) == ROUNDS)
     });
-    for round in 0..ROUNDS {
-        for &(link, n) in &accepted {
-            let payloads = endpoints[0].recorder.payloads_of(link);
-            assert_eq!(payloads[round], pseudo_random_payload(10 + round * 700 + n, n as u64));
-        }
-        for &(n, link) in &links {
-            let payloads = endpoints[n].recorder.payloads_of(link);
-            assert_eq!(payloads[round], pseudo_random_payload(11 + round * 500 + n, n as u64));
-        }
+    let sent = |first_bytes: usize, step_bytes: usize, n: usize| -> [Vec<u8>; ROUNDS] {
+        array::from_fn(|round| pseudo_random_payload(first_bytes + round * step_bytes + n, n as u64))
+    };
+    for &(link, n) in &accepted {
+        assert_eq!(endpoints[0].recorder.payloads_of(link), sent(10, 700, n));
+    }
+    for &(n, link) in &links {
+        assert_eq!(endpoints[n].recorder.payloads_of(link), sent(11, 500, n));
     }
 }

@@ -12,7 +12,8 @@ use homespun_engine::buffer::SendBuffer;
 use homespun_engine::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
 use homespun_engine::transport::{Close, LinkId, Provider, Pull, RemotePayload, Transport};
 
-use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, drive_until, pseudo_random_payload};
+use crate::transport::test_endpoint::assert_link_works;
+use crate::transport::{BUDGET_FRAMES, Backend, TestEndpoint, pseudo_random_payload};
 
 /// By how many bytes the exposed payload is longer than `pull_min_bytes` of the link's caps.
 const EXPOSED_BYTES: usize = 300_000;
@@ -96,6 +97,8 @@ struct Exposure<T> {
     at_puller: LinkId,
     bytes: Payload,
     remote: RemotePayload,
+    /// Whether the link has refused a pull. Then it refuses all further pulls.
+    was_refused: bool,
 }
 
 impl<T: Transport> Exposure<T> {
@@ -114,7 +117,7 @@ impl<T: Transport> Exposure<T> {
         let bytes = Payload::new(backend, memory, bytes);
         let remote = exposer.transport.expose(at_exposer, &split_into_pieces(&bytes, memory.pieces()))?;
         assert!(remote.as_bytes().len() <= REMOTE_MAX_BYTES);
-        Some(Exposure { exposer, puller, at_exposer, at_puller, bytes, remote })
+        Some(Exposure { exposer, puller, at_exposer, at_puller, bytes, remote, was_refused: false })
     }
 
     /// Pulls into three slices, and returns their content.
@@ -134,32 +137,38 @@ impl<T: Transport> Exposure<T> {
         let (second, third) = rest.split_at_mut(rest.len() / 2);
         let mut into = [first, second, third].map(IoSliceMut::new);
         let pulled = self.puller.transport.pull(self.at_puller, remote, offset_bytes, &mut into);
+        assert!(!(self.was_refused && pulled == Pull::Done), "refused before, and done now");
+        self.was_refused |= pulled == Pull::Refused;
         (pulled, place)
     }
 
     /// Asserts that the link still carries frames.
     fn assert_link_works(self) {
-        let Exposure { mut exposer, mut puller, at_exposer, at_puller, .. } = self;
-        exposer.post(at_exposer, pseudo_random_payload(900, 2));
-        puller.post(at_puller, pseudo_random_payload(901, 2));
-        drive_until(&mut [exposer, puller], "a frame each way", |[exposer, puller]| {
-            exposer.recorder.frame_count(at_exposer) == 1 && puller.recorder.frame_count(at_puller) == 1
-        });
+        assert_link_works([self.exposer, self.puller], [self.at_exposer, self.at_puller]);
+    }
+
+    /// Pulls a part of this payload, which is exposed at `remote`: the transport reads it, or does not pull.
+    #[track_caller]
+    fn check_pull(
+        &mut self,
+        remote: &RemotePayload,
+        payload: &[u8],
+        offset_bytes: usize,
+        count_bytes: usize,
+    ) {
+        let (pulled, place) = self.pull_from(remote, offset_bytes as u64, count_bytes);
+        assert!(pulled == Pull::Done || is_not_pulled(pulled), "{pulled:?} of exposed payload");
+        let is_exact = place == payload[offset_bytes..][..count_bytes];
+        assert!(pulled != Pull::Done || is_exact, "other bytes at {offset_bytes}");
     }
 
     /// Asserts that further pulls fail. Asserts that the link ends at the pulling side.
     fn assert_pulls_fail_and_link_ends(mut self) {
         for (offset_bytes, count_bytes) in [(0, self.bytes.len()), (0, 1), (1000, 5000)] {
             let (pulled, _) = self.pull(offset_bytes, count_bytes);
-            assert!(
-                pulled == Pull::Gone || is_not_pulled(pulled),
-                "{pulled:?} after the payload was withdrawn"
-            );
+            assert!(pulled == Pull::Gone || is_not_pulled(pulled), "{pulled:?} of withdrawn payload");
         }
-        let at_puller = self.at_puller;
-        drive_until(&mut [self.puller], "the end of the link", |[puller]| {
-            puller.recorder.down_error(at_puller).is_some()
-        });
+        self.puller.drive_until_down(self.at_puller);
     }
 }
 
@@ -189,30 +198,19 @@ pub fn pull_reads_exposed_payload_whole_and_in_parts<P: Provider>(backend: Backe
         let len_bytes = exposure.bytes.len();
         let mut parts =
             vec![(0, len_bytes), (0, 1), (len_bytes - 1, 1), (1, len_bytes - 1), (len_bytes / 2, 4096)];
-        for piece in split_into_pieces(&exposure.bytes, memory.pieces()).iter().scan(0, |end_bytes, piece| {
-            *end_bytes += piece.len();
-            Some(*end_bytes)
-        }) {
-            parts.extend([(piece - 10, 10), (piece - 1000, (len_bytes - piece).min(1000) + 1000)]);
+        let mut end_bytes = 0;
+        for piece in split_into_pieces(&exposure.bytes, memory.pieces()) {
+            end_bytes += piece.len();
+            let across_bytes = (len_bytes - end_bytes).min(1000) + 1000;
+            parts.extend([(end_bytes - 10, 10), (end_bytes - 1000, across_bytes)]);
         }
-        let mut was_refused = false;
+        let (in_pieces, bytes) = (exposure.remote.clone(), exposure.bytes.to_vec());
         for (offset_bytes, count_bytes) in parts {
-            let (pulled, place) = exposure.pull(offset_bytes as u64, count_bytes);
-            match pulled {
-                Pull::Done => {
-                    assert!(!was_refused, "refused before, and done now");
-                    assert!(place == exposure.bytes[offset_bytes..offset_bytes + count_bytes], "other bytes");
-                }
-                Pull::Refused => was_refused = true,
-                Pull::Declined => {}
-                Pull::Fault | Pull::Gone => panic!("{pulled:?} of exposed payload"),
-            }
+            exposure.check_pull(&in_pieces, &bytes, offset_bytes, count_bytes);
         }
         let whole = [IoSlice::new(&exposure.bytes)];
-        let at =
-            exposure.exposer.transport.expose(exposure.at_exposer, &whole).expect("it was exposed in pieces");
-        let (pulled, place) = exposure.pull_from(&at, 0, len_bytes);
-        assert!(is_not_pulled(pulled) || (pulled == Pull::Done && place == *exposure.bytes));
+        let whole = exposure.exposer.transport.expose(exposure.at_exposer, &whole);
+        exposure.check_pull(&whole.expect("it was exposed in pieces"), &bytes, 0, len_bytes);
         exposure.assert_link_works();
     }
 }
@@ -225,24 +223,11 @@ pub fn pull_again_reads_the_same_payload<P: Provider>(backend: Backend<'_, P>) {
         let other = Payload::new(backend, memory, pseudo_random_payload(exposure.bytes.len(), 3));
         let (link, whole) = (exposure.at_exposer, [IoSlice::new(&other)]);
         let other_remote = exposure.exposer.transport.expose(link, &whole).expect("the first was exposed");
-        let mut was_refused = false;
         let both = [(exposure.remote.clone(), exposure.bytes.to_vec()), (other_remote, other.to_vec())];
         let parts = [(5000, 100_000), (0, 5001), (5000, 100_000), (0, other.len()), (0, 5001)];
         for (round, (offset_bytes, count_bytes)) in parts.into_iter().enumerate() {
             for (remote, bytes) in &both {
-                let (pulled, place) = exposure.pull_from(remote, offset_bytes as u64, count_bytes);
-                match pulled {
-                    Pull::Done => {
-                        assert!(!was_refused, "refused before, and done now");
-                        assert!(
-                            place == bytes[offset_bytes..offset_bytes + count_bytes],
-                            "other bytes in round {round}"
-                        );
-                    }
-                    Pull::Refused => was_refused = true,
-                    Pull::Declined => {}
-                    Pull::Fault | Pull::Gone => panic!("{pulled:?} of exposed payload in round {round}"),
-                }
+                exposure.check_pull(remote, bytes, offset_bytes, count_bytes);
             }
             let Exposure { exposer, puller, at_exposer, at_puller, .. } = &mut exposure;
             exposer.post(*at_exposer, pseudo_random_payload(50, 4));
@@ -262,11 +247,8 @@ pub fn pull_of_memory_that_is_exposed_again_reads_its_new_content<P: Provider>(b
     for memory in PayloadMemory::ALL {
         let mut exposure = Exposure::new(backend, memory);
         for round in 0..3 {
-            let (pulled, place) = exposure.pull(0, exposure.bytes.len());
-            assert!(
-                is_not_pulled(pulled) || (pulled == Pull::Done && place == *exposure.bytes),
-                "round {round}"
-            );
+            let (remote, bytes) = (exposure.remote.clone(), exposure.bytes.to_vec());
+            exposure.check_pull(&remote, &bytes, 0, bytes.len());
             let changed = pseudo_random_payload(exposure.bytes.len(), 10 + round);
             exposure.bytes.overwrite(&changed);
             let pieces = split_into_pieces(&exposure.bytes, memory.pieces());
@@ -291,10 +273,8 @@ pub fn pull_beyond_exposed_memory_fails<P: Provider>(backend: Backend<'_, P>) {
             (u64::MAX - 10, 4096),
         ] {
             let (pulled, _) = exposure.pull(offset_bytes, count_bytes);
-            assert!(
-                pulled == Pull::Fault || is_not_pulled(pulled),
-                "{pulled:?} at {offset_bytes} of {len_bytes}"
-            );
+            let is_refused = pulled == Pull::Fault || is_not_pulled(pulled);
+            assert!(is_refused, "{pulled:?} at {offset_bytes} of {len_bytes}");
         }
         exposure.assert_link_works();
     }

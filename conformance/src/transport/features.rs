@@ -64,10 +64,7 @@ pub fn assert_features<P: Provider>(backend: Backend<'_, P>, declared: Features)
     let found = Features::probe(backend);
     assert_eq!(declared, found, "the declared features, on the left, are not those of the backend");
     if !found.contains(Features::WAKES) {
-        assert_eq!(
-            backend.open_endpoint(11).transport.arm(),
-            Armed::Ready,
-            "only a descriptor can wake a sleeping caller"
-        );
+        let armed = backend.open_endpoint(11).transport.arm();
+        assert_eq!(armed, Armed::Ready, "only a descriptor can wake a sleeping caller");
     }
 }

@@ -10,7 +10,8 @@ use fastrand::Rng;
 use homespun_engine::limits::REMOTE_MAX_BYTES;
 use homespun_engine::transport::{LinkId, Provider, RemotePayload, SharedMemory, Transport};
 
-use crate::transport::{Backend, TestEndpoint, drive_until, pseudo_random_payload};
+use crate::transport::test_endpoint::assert_link_works;
+use crate::transport::{Backend, TestEndpoint};
 
 const LEN_BYTES: usize = 10_001;
 
@@ -51,12 +52,7 @@ impl<T: Transport> SharedRegion<T> {
 
     /// Asserts that the link still carries frames.
     fn assert_link_works(self) {
-        let SharedRegion { mut owner, mut other, at_owner, at_other, .. } = self;
-        owner.post(at_owner, pseudo_random_payload(900, 2));
-        other.post(at_other, pseudo_random_payload(901, 2));
-        drive_until(&mut [owner, other], "a frame each way", |[owner, other]| {
-            owner.recorder.frame_count(at_owner) == 1 && other.recorder.frame_count(at_other) == 1
-        });
+        assert_link_works([self.owner, self.other], [self.at_owner, self.at_other]);
     }
 }
 
@@ -76,10 +72,8 @@ pub fn mapped_memory_is_shared_with_its_owner<P: Provider>(backend: Backend<'_, 
     assert!(!mapped.is_retired());
     region.memory.retire();
     assert!(mapped.is_retired());
-    let Some(other) = backend.provider().allocate_shareable(LEN_BYTES).expect("there is memory") else {
-        panic!("the provider allocated shareable memory before");
-    };
-    region.memory = other;
+    let other = backend.provider().allocate_shareable(LEN_BYTES).expect("there is memory");
+    region.memory = other.expect("the provider allocated shareable memory before");
     assert_eq!(mapped.words()[1].load(Ordering::Relaxed), 2, "the mapping lost its content");
     region.assert_link_works();
 }
@@ -97,14 +91,8 @@ pub fn map_with_a_wrong_description_fails<P: Provider>(backend: Backend<'_, P>) 
         for _ in 0..10 {
             rng.fill(&mut bytes);
             if bytes != right {
-                let nonsense = RemotePayload::new(&bytes).expect("short enough");
-                assert!(
-                    region
-                        .other
-                        .transport
-                        .map_peer_memory(region.at_other, &nonsense, LEN_BYTES as u64)
-                        .is_none()
-                );
+                region.remote = RemotePayload::new(&bytes).expect("short enough");
+                assert!(region.map(LEN_BYTES as u64).is_none(), "{bytes:?}");
             }
         }
     }

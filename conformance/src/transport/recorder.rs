@@ -166,11 +166,8 @@ impl FrameHandler for Recorder {
 
     fn frame_begun(&mut self, link: LinkId, header: &Header) {
         assert!(header.payload_len_bytes() > 0, "an empty frame was begun");
-        assert_eq!(
-            self.unfinished_frame(link).replace((*header, Vec::new())),
-            None,
-            "a frame inside a frame"
-        );
+        let before = self.unfinished_frame(link).replace((*header, Vec::new()));
+        assert_eq!(before, None, "a frame inside a frame");
     }
 
     fn payload_space(&mut self, link: LinkId) -> Space<'_> {

@@ -1,7 +1,5 @@
 //! Full links, and the budget of `receive`.
 
-use std::array;
-
 use homespun_engine::transport::{LinkId, Provider, Transport};
 use homespun_engine::wire::Header;
 
@@ -23,9 +21,8 @@ pub fn full_link_delivers_everything_once_the_peer_reads<P: Provider>(backend: B
     let frames = fill_link(&mut endpoints[0], link, 256 * 1024);
     drive_until(&mut endpoints, "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
     let payloads = endpoints[1].recorder.payloads_of(peer);
-    assert!(
-        payloads.iter().enumerate().all(|(n, bytes)| *bytes == pseudo_random_payload(256 * 1024, n as u64))
-    );
+    let is_intact = |(n, bytes): (usize, &[u8])| bytes == pseudo_random_payload(256 * 1024, n as u64);
+    assert!(payloads.into_iter().enumerate().all(is_intact));
     endpoints[0].post(link, pseudo_random_payload(100, 1));
     drive_until(&mut endpoints, "one more frame", |[_, b]| b.recorder.frame_count(peer) == frames + 1);
 }
@@ -35,12 +32,14 @@ pub fn full_link_delivers_everything_once_the_peer_reads<P: Provider>(backend: B
 pub fn partly_sent_frame_does_not_block_other_links<P: Provider>(backend: Backend<'_, P>) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let frames = send_until_partly_taken(backend, &mut a, link);
-    let mut c = backend.open_endpoint(33);
+    let c = backend.open_endpoint(33);
     let other = a.connect(c.address());
     a.post(other, pseudo_random_payload(100, 1));
-    drive_two_until(&mut a, &mut c, "a frame on another link", |a, c| {
+    let mut endpoints = [a, c];
+    drive_until(&mut endpoints, "a frame on another link", |[a, c]| {
         a.recorder.live_link_count() == 2 && c.recorder.log().len() == 2
     });
+    let [mut a, _c] = endpoints;
     assert!(a.has_half_sent_frame(link), "the whole frame was taken although the peer does not read");
     // The peer reads a little at a time, which makes room.
     for _ in 0..REFUSALS_MIN {
@@ -63,7 +62,7 @@ pub fn broken_link_answers_full_until_link_down<P: Provider>(backend: Backend<'_
         a.transport.flush();
         deadline.yield_or_panic("a broken link to be full");
     }
-    drive_until(array::from_mut(&mut a), "the end of the link", |[a]| a.recorder.down_error(link).is_some());
+    a.drive_until_down(link);
 }
 
 /// [`receive`](Transport::receive) returns 0 whenever there is nothing to report.
@@ -101,7 +100,7 @@ pub fn receive_budget_limits_reported_frames<P: Provider>(backend: Backend<'_, P
     for &link in &links {
         a.post(link, pseudo_random_payload(10, 1));
     }
-    drive_until(array::from_mut(&mut a), "the frames to be taken", |[a]| a.has_sent_all());
+    a.drive_until("the frames to be taken", TestEndpoint::has_sent_all);
     let frame_count = |b: &TestEndpoint<P::Transport>| b.recorder.log().len() - LINKS;
     b.receive(1);
     let count = frame_count(&b);
@@ -130,17 +129,12 @@ pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>)
     while server.recorder.live_link_count() < clients.len()
         || clients.iter().any(|client| client.recorder.live_link_count() == 0)
     {
-        for endpoint in clients.iter_mut().chain([&mut server]) {
-            endpoint.transmit();
-            endpoint.receive(BUDGET_FRAMES);
-        }
+        clients.iter_mut().chain([&mut server]).for_each(TestEndpoint::make_progress);
         deadline.yield_or_panic("all links");
     }
-    let link_of = |server: &TestEndpoint<P::Transport>, n: usize| {
-        let ups = server.recorder.up_events();
-        ups.iter().find(|&&(_, _, instance)| instance == n as u64 + 1).map(|&(link, ..)| link)
-    };
-    let accepted: Vec<LinkId> = (0..=FLOODERS).map(|n| link_of(&server, n).expect("it is up")).collect();
+    let mut ups = server.recorder.up_events();
+    ups.sort_by_key(|&(_, _, instance)| instance);
+    let accepted: Vec<LinkId> = ups.into_iter().map(|(link, ..)| link).collect();
 
     let (quiet, flooders) = clients.split_last_mut().expect("there are some");
     for (flooder, &link) in flooders.iter_mut().zip(&links) {
@@ -148,35 +142,16 @@ pub fn flooded_link_does_not_starve_others<P: Provider>(backend: Backend<'_, P>)
     }
     quiet.post(links[FLOODERS], pseudo_random_payload(10, 1));
     let deadline = backend.deadline_from_now();
-    while server.recorder.frame_count(accepted[FLOODERS]) == 0
-        || accepted.iter().any(|&link| server.recorder.frame_count(link) == 0)
-    {
+    while accepted.iter().any(|&link| server.recorder.frame_count(link) == 0) {
         quiet.transmit();
         for (flooder, &link) in flooders.iter_mut().zip(&links) {
             while flooder.queued_frame_count(link) < 100 {
                 flooder.post(link, pseudo_random_payload(100, 1));
             }
-            flooder.transmit();
-            flooder.receive(BUDGET_FRAMES);
+            flooder.make_progress();
         }
         server.receive(4);
         deadline.yield_or_panic("the frame of a link that is not flooded");
-    }
-}
-
-fn drive_two_until<T: Transport>(
-    a: &mut TestEndpoint<T>,
-    b: &mut TestEndpoint<T>,
-    what: &str,
-    mut done: impl FnMut(&TestEndpoint<T>, &TestEndpoint<T>) -> bool,
-) {
-    let deadline = a.deadline_from_now();
-    while !done(a, b) {
-        for endpoint in [&mut *a, &mut *b] {
-            endpoint.transmit();
-            endpoint.receive(BUDGET_FRAMES);
-        }
-        deadline.yield_or_panic(what);
     }
 }
 
@@ -197,8 +172,7 @@ pub(super) fn fill_link<T: Transport>(
             refusals = 0;
         }
         let waiting_frames = endpoint.queued_frame_count(link);
-        endpoint.transmit();
-        endpoint.receive(BUDGET_FRAMES);
+        endpoint.make_progress();
         refusals = if endpoint.queued_frame_count(link) == waiting_frames { refusals + 1 } else { 0 };
     }
     frames
@@ -235,8 +209,7 @@ fn try_send_until_partly_taken<P: Provider>(
         endpoint.post(link, pseudo_random_payload(len_bytes, frames as u64));
         frames += 1;
         for _ in 0..REFUSALS_MIN {
-            endpoint.transmit();
-            endpoint.receive(BUDGET_FRAMES);
+            endpoint.make_progress();
         }
     }
     endpoint.has_half_sent_frame(link).then_some(frames)

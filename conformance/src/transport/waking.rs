@@ -119,13 +119,16 @@ fn poll_readable(descriptor: impl AsFd, wait: Duration) -> bool {
 #[track_caller]
 fn drive_sleeping_until<T: Transport>(
     endpoint: &mut TestEndpoint<T>,
-    budget_frames: u32,
     what: &str,
     mut done: impl FnMut(&mut TestEndpoint<T>) -> bool,
 ) {
     let deadline = endpoint.deadline_from_now();
-    while !transmit_unless_done(endpoint, &mut done) {
-        if endpoint.receive(budget_frames) == 0
+    // What `done` posts must be transmitted before the endpoint sleeps.
+    while !done(endpoint) && {
+        endpoint.transmit();
+        !done(endpoint)
+    } {
+        if endpoint.receive(BUDGET_FRAMES) == 0
             && let Armed::Asleep { look_again_after } = endpoint.transport.arm()
         {
             let left = deadline.time_left();
@@ -133,18 +136,6 @@ fn drive_sleeping_until<T: Transport>(
             poll_readable(expect_wake_fd(&endpoint.transport), wait);
         }
         deadline.yield_or_panic(what);
-    }
-}
-
-/// Calls `done`. If `done` returns false, transmits the frames that `done` may have posted, and calls `done`
-/// again. Without the call of `transmit`, the endpoint would sleep with untransmitted frames.
-fn transmit_unless_done<T: Transport>(
-    endpoint: &mut TestEndpoint<T>,
-    done: &mut impl FnMut(&mut TestEndpoint<T>) -> bool,
-) -> bool {
-    done(endpoint) || {
-        endpoint.transmit();
-        done(endpoint)
     }
 }
 
@@ -170,7 +161,7 @@ pub fn incoming_connect_wakes_the_acceptor<P: Provider>(backend: Backend<'_, P>)
     let [mut a, mut b] = [11, 22].map(|instance| backend.open_endpoint(instance));
     let sleep = Sleep::start_when_idle(&mut b);
     a.connect(b.address());
-    sleep.wait_until_event(&mut b, "a connect to wake the peer", || make_progress(&mut a));
+    sleep.wait_until_event(&mut b, "a connect to wake the peer", || a.make_progress());
     drive_until(&mut [a, b], "the link", |[a, b]| {
         a.recorder.live_link_count() == 1 && b.recorder.live_link_count() == 1
     });
@@ -182,14 +173,14 @@ pub fn accepted_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>
     a.connect(b.address());
     let sleep = Sleep::start_when_idle(&mut a);
     if a.recorder.live_link_count() == 0 {
-        sleep.wait_until_event(&mut a, "the peer's answer to wake", || make_progress(&mut b));
+        sleep.wait_until_event(&mut a, "the peer's answer to wake", || b.make_progress());
     }
     let answer = |a: &mut TestEndpoint<P::Transport>| a.recorder.live_link_count() == 1;
     thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            drive_sleeping_until(&mut b, BUDGET_FRAMES, "the link", |b| b.recorder.live_link_count() == 1);
+            drive_sleeping_until(&mut b, "the link", |b| b.recorder.live_link_count() == 1);
         });
-        drive_sleeping_until(&mut a, BUDGET_FRAMES, "the peer's answer", answer);
+        drive_sleeping_until(&mut a, "the peer's answer", answer);
         answering.join().expect("the peer has the link too");
     });
 }
@@ -202,9 +193,7 @@ pub fn refused_connect_wakes_the_connector<P: Provider>(backend: Backend<'_, P>)
     Sleep::start_when_idle(&mut a);
     let link = a.connect(address);
     Sleep::arm(&mut a).wait_until_event(&mut a, "the refusal to wake the connector", || {});
-    drive_sleeping_until(&mut a, BUDGET_FRAMES, "the end of the link", |a| {
-        a.recorder.down_error(link).is_some()
-    });
+    drive_sleeping_until(&mut a, "the end of the link", |a| a.recorder.down_error(link).is_some());
 }
 
 /// A frame wakes the sleeping receiver, each time that it sleeps.
@@ -213,8 +202,8 @@ pub fn frame_wakes_the_receiver<P: Provider>(backend: Backend<'_, P>) {
     for round in 1..=50 {
         let sleep = Sleep::start_when_idle(&mut b);
         a.post(link, pseudo_random_payload(SIZES[round % 12], 1));
-        sleep.wait_until_event(&mut b, "a frame to wake its receiver", || make_progress(&mut a));
-        drive_sleeping_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
+        sleep.wait_until_event(&mut b, "a frame to wake its receiver", || a.make_progress());
+        drive_sleeping_until(&mut b, "the frame", |b| b.recorder.frame_count(peer) == round);
     }
 }
 
@@ -226,11 +215,11 @@ pub fn arm_with_unreported_frames_stays_awake<P: Provider>(backend: Backend<'_, 
             a.post(link, pseudo_random_payload(len_bytes, 1));
         }
         for _ in 0..10 {
-            make_progress(&mut a);
+            a.make_progress();
         }
         while b.recorder.frame_count(peer) < frames {
             let sleep = Sleep::arm(&mut b);
-            sleep.wait_until_woken(&b, "frames that arrived before", || make_progress(&mut a));
+            sleep.wait_until_woken(&b, "frames that arrived before", || a.make_progress());
             b.receive(1);
         }
     }
@@ -242,20 +231,18 @@ pub fn free_room_wakes_the_sender<P: Provider>(backend: Backend<'_, P>) {
         let ([mut a, mut b], link, peer) = backend.open_linked_pair();
         let frames = fill_link(&mut a, link, len_bytes);
         let sleep = Sleep::start_when_idle(&mut a);
-        sleep.wait_until_woken(&a, "room to wake the sender", || make_progress(&mut b));
+        sleep.wait_until_woken(&a, "room to wake the sender", || b.make_progress());
         let is_done = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                drive_sleeping_until(&mut b, BUDGET_FRAMES, "all frames", |b| {
-                    b.recorder.frame_count(peer) == frames
-                });
+                drive_sleeping_until(&mut b, "all frames", |b| b.recorder.frame_count(peer) == frames);
                 is_done.store(true, Ordering::Relaxed);
             });
-            drive_sleeping_until(&mut a, BUDGET_FRAMES, "room for everything", |a| a.has_sent_all());
+            drive_sleeping_until(&mut a, "room for everything", |a| a.has_sent_all());
             // The last frames may need further calls of their sender.
             let deadline = backend.deadline_from_now();
             while !is_done.load(Ordering::Relaxed) {
-                make_progress(&mut a);
+                a.make_progress();
                 deadline.yield_or_panic("everything to arrive");
             }
         });
@@ -276,10 +263,8 @@ fn close_wakes_the_peer<P: Provider>(backend: Backend<'_, P>, how: Close) {
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let sleep = Sleep::start_when_idle(&mut b);
     a.close(link, how);
-    sleep.wait_until_event(&mut b, "the end of the link to wake", || make_progress(&mut a));
-    drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
-        b.recorder.down_error(peer).is_some()
-    });
+    sleep.wait_until_event(&mut b, "the end of the link to wake", || a.make_progress());
+    drive_sleeping_until(&mut b, "the end of the link", |b| b.recorder.down_error(peer).is_some());
 }
 
 /// Dropping a transport wakes the sleeping peer.
@@ -288,17 +273,15 @@ pub fn dropped_transport_wakes_the_peer<P: Provider>(backend: Backend<'_, P>) {
     let sleep = Sleep::start_when_idle(&mut b);
     drop(a);
     sleep.wait_until_event(&mut b, "the end of the peer to wake", || {});
-    drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
-        b.recorder.down_error(peer).is_some()
-    });
+    drive_sleeping_until(&mut b, "the end of the link", |b| b.recorder.down_error(peer).is_some());
 }
 
 /// A transport does not sleep if a connect, a frame, or the end of a link has come since its last pass.
 pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'_, P>) {
     let [mut a, mut b] = [backend.open_endpoint(11), backend.open_endpoint(22)];
     a.connect(b.address());
-    make_progress(&mut a);
-    Sleep::arm(&mut b).wait_until_event(&mut b, "an earlier connect", || make_progress(&mut a));
+    a.make_progress();
+    Sleep::arm(&mut b).wait_until_event(&mut b, "an earlier connect", || a.make_progress());
 
     for (what, close) in [
         ("an earlier frame", None),
@@ -310,17 +293,15 @@ pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'
             None => a.post(link, pseudo_random_payload(40, 1)),
             Some(how) => a.close(link, how),
         }
-        make_progress(&mut a);
-        Sleep::arm(&mut b).wait_until_event(&mut b, what, || make_progress(&mut a));
+        a.make_progress();
+        Sleep::arm(&mut b).wait_until_event(&mut b, what, || a.make_progress());
         drive_sleeping_until(&mut b, BUDGET_FRAMES, what, |b| b.recorder.log().len() == 2);
     }
 
     let ([a, mut b], _, peer) = backend.open_linked_pair();
     drop(a);
     Sleep::arm(&mut b).wait_until_event(&mut b, "an earlier end of the peer", || {});
-    drive_sleeping_until(&mut b, BUDGET_FRAMES, "the end of the link", |b| {
-        b.recorder.down_error(peer).is_some()
-    });
+    drive_sleeping_until(&mut b, "the end of the link", |b| b.recorder.down_error(peer).is_some());
 }
 
 /// A sender does not sleep if a full link has got room since its last pass.
@@ -332,7 +313,7 @@ pub fn arm_after_room_was_freed_stays_awake<P: Provider>(backend: Backend<'_, P>
         b.receive(BUDGET_FRAMES);
     }
     let sleep = Sleep::arm(&mut a);
-    sleep.wait_until_woken(&a, "room that was freed before", || make_progress(&mut b));
+    sleep.wait_until_woken(&a, "room that was freed before", || b.make_progress());
     drive_until(&mut [a, b], "all frames", |[_, b]| b.recorder.frame_count(peer) == frames);
 }
 
@@ -368,12 +349,9 @@ pub fn connector_at_a_full_backlog_sets_a_retry_time_and_connects<P: Provider>(b
         }
         // The acceptor makes passes only once the connector is asleep. Otherwise the connector could find
         // room in the backlog without a wakeup.
-        sleep.wait_until_woken(&a, "a place in the backlog", || {
-            make_progress(&mut b);
-            make_progress(&mut c);
-        });
-        make_progress(&mut b);
-        make_progress(&mut c);
+        let mut progress = || [&mut b, &mut c].into_iter().for_each(TestEndpoint::make_progress);
+        sleep.wait_until_woken(&a, "a place in the backlog", &mut progress);
+        progress();
         deadline.yield_or_panic("a place in the backlog");
     }
 }
@@ -385,7 +363,7 @@ fn connect_to_filled_backlog<P: Provider>(backend: Backend<'_, P>) -> [TestEndpo
     let [mut a, b, mut c] = [11, 22, 33].map(|instance| backend.open_endpoint(instance));
     for _ in 0..OTHERS {
         c.connect(b.address());
-        make_progress(&mut c);
+        c.make_progress();
     }
     a.connect(b.address());
     [a, b, c]
@@ -414,7 +392,7 @@ pub fn drain_completes_while_the_endpoint_sleeps<P: Provider>(backend: Backend<'
             }
         });
     }
-    drive_until(&mut [b], "the frames", |[b]| b.recorder.frame_count(peer) == taken);
+    b.drive_until("the frames", |b| b.recorder.frame_count(peer) == taken);
 }
 
 /// The caller may nest the descriptor in its own `epoll(7)` instance. A frame then makes the descriptor of
@@ -427,19 +405,16 @@ pub fn wake_fd_works_inside_another_epoll<P: Provider>(backend: Backend<'_, P>) 
         .expect("it can be nested");
     for round in 1..=3 {
         let sleep = Sleep::start_when_idle(&mut b);
-        assert!(
-            !poll_readable(&nest, Duration::ZERO),
-            "the transport sleeps, but the outer epoll is readable"
-        );
+        assert!(!poll_readable(&nest, Duration::ZERO), "the outer epoll of a sleeping transport is readable");
         a.post(link, pseudo_random_payload(40, 1));
         let deadline = backend.deadline_from_now();
         while !poll_readable(&nest, Duration::from_millis(LOOK_MS))
             && sleep.retry_at.is_none_or(|retry_at| Instant::now() < retry_at)
         {
-            make_progress(&mut a);
+            a.make_progress();
             deadline.yield_or_panic("a frame to wake its receiver through the outer epoll");
         }
-        drive_sleeping_until(&mut b, BUDGET_FRAMES, "the frame", |b| b.recorder.frame_count(peer) == round);
+        drive_sleeping_until(&mut b, "the frame", |b| b.recorder.frame_count(peer) == round);
     }
 }
 
@@ -456,7 +431,7 @@ pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(backend: Backend<'_, P>) {
         if begins {
             endpoint.post(link, pseudo_random_payload(1, 0));
         }
-        drive_sleeping_until(endpoint, BUDGET_FRAMES, "the other's turn", |endpoint| {
+        drive_sleeping_until(endpoint, "the other's turn", |endpoint| {
             let seen = endpoint.recorder.log().len() - 1;
             while answered < seen.min(TURNS) {
                 answered += 1;
@@ -470,14 +445,14 @@ pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(backend: Backend<'_, P>) {
         for n in 0..FLOOD {
             endpoint.post(link, pseudo_random_payload(SIZES[n % SIZES.len()], 1));
         }
-        drive_sleeping_until(endpoint, BUDGET_FRAMES, "everything", |endpoint| {
+        drive_sleeping_until(endpoint, "everything", |endpoint| {
             endpoint.has_sent_all() && endpoint.recorder.log().len() == 1 + TURNS + FLOOD
         });
         finished.fetch_add(1, Ordering::Relaxed);
         // The last frames may need further calls of their sender.
         let deadline = backend.deadline_from_now();
         while finished.load(Ordering::Relaxed) < 2 {
-            make_progress(endpoint);
+            endpoint.make_progress();
             deadline.yield_or_panic("the other to have everything");
         }
     };
@@ -485,9 +460,4 @@ pub fn sleeping_endpoints_miss_no_wakeup<P: Provider>(backend: Backend<'_, P>) {
         scope.spawn(|| run(&mut a, link, true));
         scope.spawn(|| run(&mut b, peer, false));
     });
-}
-
-fn make_progress<T: Transport>(endpoint: &mut TestEndpoint<T>) {
-    endpoint.transmit();
-    endpoint.receive(BUDGET_FRAMES);
 }

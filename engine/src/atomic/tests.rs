@@ -4,15 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Returns the element after an operation, or `None` if the operation leaves it unchanged.
-fn combined_element(
-    op: AtomicOp,
-    datatype: Datatype,
-    element: &[u8],
-    operand: &[u8],
-    compare: &[u8],
-) -> Option<Vec<u8>> {
+/// Returns the element after an operation, or `None` if the operation leaves it unchanged. The parts are the
+/// element, the operand and the compared value.
+fn combined_element(op: AtomicOp, datatype: Datatype, parts: &[impl AsRef<[u8]>; 3]) -> Option<Vec<u8>> {
     let combine = op.combine_fn(datatype).unwrap_or_else(|| panic!("no {op} of {datatype}"));
+    let [element, operand, compare]: [&[u8]; 3] = parts.each_ref().map(AsRef::as_ref);
     let mut after = element.to_vec();
     let is_stored = combine(&mut after, operand, compare);
     assert!(is_stored || after == element, "{op} of {datatype} changes what it does not store");
@@ -58,67 +54,63 @@ fn decode_integer(bytes: &[u8], is_signed: bool) -> i128 {
     i128::from_le_bytes(whole)
 }
 
+/// Returns the new element according to the manual page, for the logical operations and those that store the
+/// operand or nothing.
+fn expected_number<T: Copy + PartialEq>(
+    op: AtomicOp,
+    [e, o, c]: [T; 3],
+    [zero, one]: [T; 2],
+    is_less: impl Fn(T, T) -> bool,
+) -> Option<T> {
+    let truth = |truth: bool| Some(if truth { one } else { zero });
+    let operand_if = |is_stored: bool| is_stored.then_some(o);
+    match op {
+        AtomicOp::Min => operand_if(is_less(o, e)),
+        AtomicOp::Max => operand_if(is_less(e, o)),
+        AtomicOp::Lor => truth(e != zero || o != zero),
+        AtomicOp::Land => truth(e != zero && o != zero),
+        AtomicOp::Lxor => truth((e != zero) != (o != zero)),
+        AtomicOp::Read => None,
+        AtomicOp::Write => Some(o),
+        AtomicOp::Cswap => operand_if(c == e),
+        AtomicOp::CswapNe => operand_if(c != e),
+        AtomicOp::CswapLe => operand_if(is_less(c, e) || c == e),
+        AtomicOp::CswapLt => operand_if(is_less(c, e)),
+        AtomicOp::CswapGe => operand_if(is_less(e, c) || c == e),
+        AtomicOp::CswapGt => operand_if(is_less(e, c)),
+        other => panic!("{other} is not of all numbers"),
+    }
+}
+
 /// Returns the new element according to the manual page, for integers. Unsigned integers are
 /// compared as `u128`, since `i128` cannot hold all values of 128 bits.
-fn expected_integer(
-    op: AtomicOp,
-    datatype: Datatype,
-    element: &[u8],
-    operand: &[u8],
-    compare: &[u8],
-) -> Option<Vec<u8>> {
+fn expected_integer(op: AtomicOp, datatype: Datatype, parts: [&[u8]; 3]) -> Option<Vec<u8>> {
     let is_signed = matches!(
         datatype,
         Datatype::Int8 | Datatype::Int16 | Datatype::Int32 | Datatype::Int64 | Datatype::Int128
     );
-    let [e, o, c] = [element, operand, compare].map(|bytes| decode_integer(bytes, is_signed));
+    let [e, o, c] = parts.map(|bytes| decode_integer(bytes, is_signed));
     let is_less = |a: i128, b: i128| if is_signed { a < b } else { a.cast_unsigned() < b.cast_unsigned() };
     let after = match op {
-        AtomicOp::Min => is_less(o, e).then_some(o),
-        AtomicOp::Max => is_less(e, o).then_some(o),
         AtomicOp::Sum => Some(e.wrapping_add(o)),
         AtomicOp::Prod => Some(e.wrapping_mul(o)),
-        AtomicOp::Lor => Some(i128::from(e != 0 || o != 0)),
-        AtomicOp::Land => Some(i128::from(e != 0 && o != 0)),
         AtomicOp::Bor => Some(e | o),
         AtomicOp::Band => Some(e & o),
-        AtomicOp::Lxor => Some(i128::from((e != 0) != (o != 0))),
         AtomicOp::Bxor => Some(e ^ o),
-        AtomicOp::Read => None,
-        AtomicOp::Write => Some(o),
-        AtomicOp::Cswap => (c == e).then_some(o),
-        AtomicOp::CswapNe => (c != e).then_some(o),
-        AtomicOp::CswapLe => (!is_less(e, c)).then_some(o),
-        AtomicOp::CswapLt => is_less(c, e).then_some(o),
-        AtomicOp::CswapGe => (!is_less(c, e)).then_some(o),
-        AtomicOp::CswapGt => is_less(e, c).then_some(o),
         AtomicOp::Mswap => Some(o & c | e & !c),
+        _ => expected_number(op, [e, o, c], [0, 1], is_less),
     };
-    after.map(|after| after.to_le_bytes()[..element.len()].to_vec())
+    after.map(|after| after.to_le_bytes()[..parts[0].len()].to_vec())
 }
 
 /// Returns the new element according to the manual page, for real numbers. A double holds each of
 /// the numbers exactly, and `round` rounds to the datatype.
 fn expected_real(op: AtomicOp, [e, o, c]: [f64; 3], round: fn(f64) -> f64) -> Option<f64> {
-    let truth = |truth: bool| Some(f64::from(u8::from(truth)));
     match op {
-        AtomicOp::Min => (o < e).then_some(o),
-        AtomicOp::Max => (o > e).then_some(o),
         // The sum or product of two floats is the same whether it is rounded once or twice.
         AtomicOp::Sum => Some(round(e + o)),
         AtomicOp::Prod => Some(round(e * o)),
-        AtomicOp::Lor => truth(e != 0.0 || o != 0.0),
-        AtomicOp::Land => truth(e != 0.0 && o != 0.0),
-        AtomicOp::Lxor => truth((e != 0.0) != (o != 0.0)),
-        AtomicOp::Read => None,
-        AtomicOp::Write => Some(o),
-        AtomicOp::Cswap => (c == e).then_some(o),
-        AtomicOp::CswapNe => (c != e).then_some(o),
-        AtomicOp::CswapLe => (c <= e).then_some(o),
-        AtomicOp::CswapLt => (c < e).then_some(o),
-        AtomicOp::CswapGe => (c >= e).then_some(o),
-        AtomicOp::CswapGt => (c > e).then_some(o),
-        AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor | AtomicOp::Mswap => panic!("not of real numbers"),
+        _ => expected_number(op, [e, o, c], [0.0, 1.0], |a, b| a < b),
     }
 }
 
@@ -132,19 +124,6 @@ fn any_three_elements<T: Clone + std::fmt::Debug + 'static>(
         .prop_map(|(values, places)| places.map(|place| values[place].clone()))
 }
 
-const INTEGERS: [Datatype; 10] = [
-    Datatype::Int8,
-    Datatype::Uint8,
-    Datatype::Int16,
-    Datatype::Uint16,
-    Datatype::Int32,
-    Datatype::Uint32,
-    Datatype::Int64,
-    Datatype::Uint64,
-    Datatype::Int128,
-    Datatype::Uint128,
-];
-
 const SPECIAL: [f64; 9] = [
     0.0,
     -0.0,
@@ -157,15 +136,9 @@ const SPECIAL: [f64; 9] = [
     f32::MIN_POSITIVE as f64,
 ];
 
-fn is_same_or_both_nan(left: f64, right: f64) -> bool {
-    left.to_bits() == right.to_bits() || left.is_nan() && right.is_nan()
-}
-
 fn are_same_or_both_nan(left: Option<f64>, right: Option<f64>) -> bool {
-    match (left, right) {
-        (Some(left), Some(right)) => is_same_or_both_nan(left, right),
-        _ => left.is_none() && right.is_none(),
-    }
+    let is_nan = |number: Option<f64>| number.is_some_and(f64::is_nan);
+    left.map(f64::to_bits) == right.map(f64::to_bits) || is_nan(left) && is_nan(right)
 }
 
 proptest! {
@@ -173,7 +146,10 @@ proptest! {
     fn integer_operations_match_the_manual_page(
         values in any_three_elements(any::<u128>(), vec![0, 1, u128::MAX, 1 << 127, 0x80, 0x8000]),
     ) {
-        for datatype in INTEGERS {
+        let has_bits = |datatype: &Datatype| AtomicOp::Bxor.supports_datatype(*datatype);
+        let integers: Vec<Datatype> = Datatype::ALL.into_iter().filter(has_bits).collect();
+        prop_assert_eq!(integers.len(), 10);
+        for datatype in integers {
             let size_bytes = datatype.size_bytes();
             let bytes = values.map(u128::to_le_bytes);
             let least = bytes.each_ref().map(|bytes| &bytes[..size_bytes]);
@@ -181,13 +157,12 @@ proptest! {
             if cfg!(target_endian = "big") {
                 parts.iter_mut().for_each(|part| part.reverse());
             }
-            let [element, operand, compare] = &parts;
             for op in AtomicOp::ALL {
-                let mut expected = expected_integer(op, datatype, least[0], least[1], least[2]);
+                let mut expected = expected_integer(op, datatype, least);
                 if cfg!(target_endian = "big") && let Some(expected) = &mut expected {
                     expected.reverse();
                 }
-                let after = combined_element(op, datatype, element, operand, compare);
+                let after = combined_element(op, datatype, &parts);
                 prop_assert_eq!(after, expected, "{} of {}", op, datatype);
             }
         }
@@ -199,14 +174,13 @@ proptest! {
     ) {
         for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::Float)) {
             let expected = expected_real(op, values, |sum| f64::from(sum as f32));
-            let [element, operand, compare] = values.map(|value| (value as f32).to_ne_bytes());
-            let after = combined_element(op, Datatype::Float, &element, &operand, &compare);
+            let floats = values.map(|value| (value as f32).to_ne_bytes());
+            let after = combined_element(op, Datatype::Float, &floats);
             let after = after.map(|after| f64::from(f32::from_ne_bytes(after.try_into().unwrap())));
             prop_assert!(are_same_or_both_nan(after, expected), "{op} of {values:?}: {after:?}");
 
             let expected = expected_real(op, values, |sum| sum);
-            let [element, operand, compare] = values.map(f64::to_ne_bytes);
-            let after = combined_element(op, Datatype::Double, &element, &operand, &compare);
+            let after = combined_element(op, Datatype::Double, &values.map(f64::to_ne_bytes));
             let after = after.map(|after| f64::from_ne_bytes(after.try_into().unwrap()));
             prop_assert!(are_same_or_both_nan(after, expected), "{op} of {values:?}: {after:?}");
         }
@@ -218,66 +192,46 @@ proptest! {
     ) {
         // The numbers are so small that nothing is rounded.
         let [(a, b), (c, d), _] = values;
-        let [e, o, x] = values;
-        let truth = |truth: bool| Some((i32::from(truth), 0));
-        let is_true = |number| number != (0, 0);
+        let parts_of = |(real, imaginary): (i32, i32)| [real, imaginary].map(f64::from);
         for op in AtomicOp::ALL.into_iter().filter(|op| op.supports_datatype(Datatype::FloatComplex)) {
             let expected = match op {
                 AtomicOp::Sum => Some((a + c, b + d)),
                 AtomicOp::Prod => Some((a * c - b * d, a * d + b * c)),
-                AtomicOp::Lor => truth(is_true(e) || is_true(o)),
-                AtomicOp::Land => truth(is_true(e) && is_true(o)),
-                AtomicOp::Lxor => truth(is_true(e) != is_true(o)),
-                AtomicOp::Read => None,
-                AtomicOp::Write => Some(o),
-                AtomicOp::Cswap => (x == e).then_some(o),
-                AtomicOp::CswapNe => (x != e).then_some(o),
-                other => panic!("{other} is not of complex numbers"),
+                _ => expected_number(op, values, [(0, 0), (1, 0)], |_, _| panic!("{op} needs an order")),
             };
-            let floats = |(real, imaginary): (i32, i32)| {
-                [(real as f32).to_ne_bytes(), (imaginary as f32).to_ne_bytes()].concat()
-            };
-            let doubles = |(real, imaginary): (i32, i32)| {
-                [f64::from(real).to_ne_bytes(), f64::from(imaginary).to_ne_bytes()].concat()
-            };
-            // A zero part may have either sign.
-            let without_sign_of_zero = |mut bytes: Vec<u8>, size_bytes: usize| {
-                for part in bytes.chunks_exact_mut(size_bytes / 2) {
-                    let sign = if cfg!(target_endian = "big") { 0 } else { part.len() - 1 };
-                    if (0..part.len()).all(|at| part[at] == if at == sign { part[sign] & 0x80 } else { 0 }) {
-                        part[sign] = 0;
-                    }
-                }
-                bytes
-            };
-            let kinds: [(_, &dyn Fn(_) -> _); 2] =
-                [(Datatype::FloatComplex, &floats), (Datatype::DoubleComplex, &doubles)];
-            for (datatype, of) in kinds {
-                let [element, operand, compare] = values.map(of);
-                let after = combined_element(op, datatype, &element, &operand, &compare)
-                    .map(|after| without_sign_of_zero(after, datatype.size_bytes()));
-                prop_assert_eq!(after, expected.map(of), "{} of {}", op, datatype);
-            }
+            let expected = expected.map(parts_of);
+            let float_of = |part: f64| (part as f32).to_ne_bytes();
+            let floats = values.map(|number| parts_of(number).map(float_of).concat());
+            let after = combined_element(op, Datatype::FloatComplex, &floats).map(|after| {
+                let (parts, _) = after.as_chunks();
+                [parts[0], parts[1]].map(|part| f64::from(f32::from_ne_bytes(part)))
+            });
+            prop_assert_eq!(after, expected, "{} of float complex", op);
+
+            let doubles = values.map(|number| parts_of(number).map(f64::to_ne_bytes).concat());
+            let after = combined_element(op, Datatype::DoubleComplex, &doubles).map(|after| {
+                let (parts, _) = after.as_chunks();
+                [parts[0], parts[1]].map(f64::from_ne_bytes)
+            });
+            prop_assert_eq!(after, expected, "{} of double complex", op);
         }
     }
 }
 
 #[test]
 fn nan_is_stored_bit_by_bit() {
-    let [element, nan] = [1.0, f64::from_bits(0x7ff8_0000_0000_1234)].map(f64::to_ne_bytes);
-    assert_eq!(combined_element(AtomicOp::Write, Datatype::Double, &element, &nan, &[]), Some(nan.to_vec()));
-    assert_eq!(
-        combined_element(AtomicOp::CswapNe, Datatype::Double, &element, &nan, &nan),
-        Some(nan.to_vec())
-    );
-    assert_eq!(combined_element(AtomicOp::Cswap, Datatype::Double, &nan, &element, &nan), None);
-    assert_eq!(combined_element(AtomicOp::Max, Datatype::Double, &element, &nan, &[]), None);
-    // Positive and negative zero are equal.
-    let [zero, negative] = [0.0, -0.0].map(f64::to_ne_bytes);
-    assert_eq!(
-        combined_element(AtomicOp::Cswap, Datatype::Double, &zero, &element, &negative),
-        Some(element.to_vec())
-    );
+    let [one, nan] = [1.0, f64::from_bits(0x7ff8_0000_0000_1234)].map(f64::to_ne_bytes);
+    let [zero, negative_zero] = [0.0, -0.0].map(f64::to_ne_bytes);
+    for (op, parts, expected) in [
+        (AtomicOp::Write, [one, nan, nan], Some(nan)),
+        (AtomicOp::CswapNe, [one, nan, nan], Some(nan)),
+        (AtomicOp::Cswap, [nan, one, nan], None),
+        (AtomicOp::Max, [one, nan, nan], None),
+        // Positive and negative zero are equal.
+        (AtomicOp::Cswap, [zero, one, negative_zero], Some(one)),
+    ] {
+        assert_eq!(combined_element(op, Datatype::Double, &parts), expected.map(Vec::from), "{op}");
+    }
 }
 
 /// Compares products of complex numbers with those of a C compiler. Parts of the numbers are
@@ -305,11 +259,12 @@ fn product_of_infinite_complex_number_is_infinite() {
     ];
     let bytes = |(real, imaginary): Complex| [real.to_ne_bytes(), imaginary.to_ne_bytes()].concat();
     for (left, right, expected) in cases {
-        let product =
-            combined_element(AtomicOp::Prod, Datatype::DoubleComplex, &bytes(left), &bytes(right), &[]);
-        let (parts, _) = product.as_deref().unwrap().as_chunks();
+        let numbers = [left, right, left].map(bytes);
+        let product = combined_element(AtomicOp::Prod, Datatype::DoubleComplex, &numbers).unwrap();
+        let (parts, _) = product.as_chunks();
         let [real, imaginary] = [parts[0], parts[1]].map(f64::from_ne_bytes);
-        let is_right = is_same_or_both_nan(real, expected.0) && is_same_or_both_nan(imaginary, expected.1);
+        let is_right = are_same_or_both_nan(Some(real), Some(expected.0))
+            && are_same_or_both_nan(Some(imaginary), Some(expected.1));
         assert!(is_right, "{left:?} * {right:?} = {real} + {imaginary} i");
     }
 }
@@ -321,6 +276,19 @@ mod long_doubles {
     /// Sign and exponent in one word, then the significand.
     type Parts = (u16, u64);
 
+    const ZERO: Parts = (0, 0);
+    const MINUS_ZERO: Parts = (0x8000, 0);
+    const LEAST: Parts = (0, 1);
+    const TENTH: Parts = (0x3ffb, 0xcccc_cccc_cccc_cccd);
+    const ONE: Parts = (0x3fff, 1 << 63);
+    const MINUS_ONE: Parts = (0xbfff, 1 << 63);
+    const AFTER_ONE: Parts = (0x3fff, (1 << 63) + 1);
+    const INTEGER_MAX: Parts = (0x403e, u64::MAX);
+    const MAX: Parts = (0x7ffe, u64::MAX);
+    const INFINITY: Parts = (0x7fff, 1 << 63);
+    const MINUS_INFINITY: Parts = (0xffff, 1 << 63);
+    const NAN: Parts = (0x7fff, 3 << 62);
+
     /// Encodes an extended number. Its padding bytes are not zero.
     fn encode_with_dirty_padding((sign_and_exponent, significand): Parts) -> Vec<u8> {
         [&significand.to_le_bytes()[..], &sign_and_exponent.to_le_bytes(), &[0xaa; 6]].concat()
@@ -331,7 +299,7 @@ mod long_doubles {
         let sign = if integer < 0 { 1 << 15 } else { 0 };
         let significand = integer.unsigned_abs();
         if significand == 0 {
-            return (0, 0);
+            return ZERO;
         }
         let shift = significand.leading_zeros();
         let normal = significand << shift;
@@ -339,148 +307,86 @@ mod long_doubles {
         (sign | (16_383 + 127 - shift) as u16, (normal >> 64) as u64)
     }
 
-    fn combine_long_doubles(op: AtomicOp, element: Parts, operand: Parts, compare: Parts) -> Option<Vec<u8>> {
-        combined_element(
-            op,
-            Datatype::LongDouble,
-            &encode_with_dirty_padding(element),
-            &encode_with_dirty_padding(operand),
-            &encode_with_dirty_padding(compare),
-        )
+    /// As [`combined_element`], for extended numbers.
+    fn combine_long_doubles(op: AtomicOp, numbers: [Parts; 3]) -> Option<Vec<u8>> {
+        combined_element(op, Datatype::LongDouble, &numbers.map(encode_with_dirty_padding))
     }
 
     /// Compares sums and products with those of a C compiler: rounded to 64 bits of significand,
     /// subnormal, and infinite.
     #[test]
     fn sums_and_products_match_c() {
+        let huge = |exponent: u16| (exponent, 0xd1ba_8323_fe55_8c61);
+        let negative = (0xc00c, 0xc0e6_b731_e29e_bb82);
         let cases: [[Parts; 4]; 17] = [
-            [(0x3fff, 1 << 63), (0x3fff, (1 << 63) + 1), (0x4000, 1 << 63), (0x3fff, (1 << 63) + 1)],
-            [
-                (0x3fff, (1 << 63) + 1),
-                (0x3fff, (1 << 63) + 1),
-                (0x4000, (1 << 63) + 1),
-                (0x3fff, (1 << 63) + 2),
-            ],
-            [
-                (0x3ffb, 0xcccc_cccc_cccc_cccd),
-                (0x3ffb, 0xcccc_cccc_cccc_cccd),
-                (0x3ffc, 0xcccc_cccc_cccc_cccd),
-                (0x3ff8, 0xa3d7_0a3d_70a3_d70b),
-            ],
-            [(0x403e, u64::MAX), (0x3fff, 1 << 63), (0x403f, 1 << 63), (0x403e, u64::MAX)],
-            [(0x403e, u64::MAX), (0x403e, u64::MAX), (0x403f, u64::MAX), (0x407e, u64::MAX - 1)],
-            [
-                (0xf3e6, 0xd1ba_8323_fe55_8c61),
-                (0xf3e6, 0xd1ba_8323_fe55_8c61),
-                (0xf3e7, 0xd1ba_8323_fe55_8c61),
-                (0x7fff, 1 << 63),
-            ],
-            [(0x7ffe, u64::MAX), (0x7ffe, u64::MAX), (0x7fff, 1 << 63), (0x7fff, 1 << 63)],
-            [
-                (0, 0x15_1402_8911),
-                (0x3ffb, 0xcccc_cccc_cccc_cccd),
-                (0x3ffb, 0xcccc_cccc_cccc_cccd),
-                (0, 0x2_1b99_da82),
-            ],
-            [(1, 1 << 63), (0, 1), (1, (1 << 63) + 1), (0, 0)],
-            [(0, 1), (0, 1), (0, 2), (0, 0)],
-            [(0x7fff, 1 << 63), (0xbfff, 1 << 63), (0x7fff, 1 << 63), (0xffff, 1 << 63)],
-            [(0xffff, 1 << 63), (0x3fff, 1 << 63), (0xffff, 1 << 63), (0xffff, 1 << 63)],
-            [(0x8000, 0), (0, 0), (0, 0), (0x8000, 0)],
-            [
-                (0xc00c, 0xc0e6_b731_e29e_bb82),
-                (0x3ffb, 0xcccc_cccc_cccc_cccd),
-                (0xc00c, 0xc0e6_50cb_7c38_551c),
-                (0xc009, 0x9a52_2c27_e87e_fc68),
-            ],
-            [
-                (0xc00c, 0xc0e6_b731_e29e_bb82),
-                (0x403e, u64::MAX),
-                (0x403e, 0xffff_ffff_ffff_cfc5),
-                (0xc04c, 0xc0e6_b731_e29e_bb81),
-            ],
-            [(0xbfff, 1 << 63), (0x3fff, 1 << 63), (0, 0), (0xbfff, 1 << 63)],
-            [(0x7ffe, u64::MAX), (0xc00c, 0xc0e6_b731_e29e_bb82), (0x7ffe, u64::MAX), (0xffff, 1 << 63)],
+            [ONE, AFTER_ONE, (0x4000, 1 << 63), AFTER_ONE],
+            [AFTER_ONE, AFTER_ONE, (0x4000, (1 << 63) + 1), (0x3fff, (1 << 63) + 2)],
+            [TENTH, TENTH, (0x3ffc, 0xcccc_cccc_cccc_cccd), (0x3ff8, 0xa3d7_0a3d_70a3_d70b)],
+            [INTEGER_MAX, ONE, (0x403f, 1 << 63), INTEGER_MAX],
+            [INTEGER_MAX, INTEGER_MAX, (0x403f, u64::MAX), (0x407e, u64::MAX - 1)],
+            [huge(0xf3e6), huge(0xf3e6), huge(0xf3e7), INFINITY],
+            [MAX, MAX, INFINITY, INFINITY],
+            [(0, 0x15_1402_8911), TENTH, TENTH, (0, 0x2_1b99_da82)],
+            [(1, 1 << 63), LEAST, (1, (1 << 63) + 1), ZERO],
+            [LEAST, LEAST, (0, 2), ZERO],
+            [INFINITY, MINUS_ONE, INFINITY, MINUS_INFINITY],
+            [MINUS_INFINITY, ONE, MINUS_INFINITY, MINUS_INFINITY],
+            [MINUS_ZERO, ZERO, ZERO, MINUS_ZERO],
+            [negative, TENTH, (0xc00c, 0xc0e6_50cb_7c38_551c), (0xc009, 0x9a52_2c27_e87e_fc68)],
+            [negative, INTEGER_MAX, (0x403e, 0xffff_ffff_ffff_cfc5), (0xc04c, 0xc0e6_b731_e29e_bb81)],
+            [MINUS_ONE, ONE, ZERO, MINUS_ONE],
+            [MAX, negative, MAX, MINUS_INFINITY],
         ];
         for [left, right, sum, product] in cases {
-            assert_eq!(
-                combine_long_doubles(AtomicOp::Sum, left, right, left),
-                Some(encode_with_dirty_padding(sum)),
-                "{left:x?} + {right:x?}"
-            );
-            assert_eq!(
-                combine_long_doubles(AtomicOp::Prod, left, right, left),
-                Some(encode_with_dirty_padding(product)),
-                "{left:x?} * {right:x?}"
-            );
-            assert_eq!(
-                combine_long_doubles(AtomicOp::Sum, right, left, left),
-                Some(encode_with_dirty_padding(sum)),
-                "{right:x?} + {left:x?}"
-            );
+            for (op, numbers, expected) in [
+                (AtomicOp::Sum, [left, right, left], sum),
+                (AtomicOp::Prod, [left, right, left], product),
+                (AtomicOp::Sum, [right, left, left], sum),
+            ] {
+                let expected = Some(encode_with_dirty_padding(expected));
+                assert_eq!(combine_long_doubles(op, numbers), expected, "{op} of {numbers:x?}");
+            }
         }
     }
 
     #[test]
     fn complex_products_match_c() {
-        let complex = |real, imaginary| {
-            [encode_with_dirty_padding(real), encode_with_dirty_padding(imaginary)].concat()
-        };
-        let product = |left: Vec<u8>, right: Vec<u8>| {
-            combined_element(AtomicOp::Prod, Datatype::LongDoubleComplex, &left, &right, &[])
+        let complex = |real, imaginary| [real, imaginary].map(encode_with_dirty_padding).concat();
+        let product = |left: &[u8], right: &[u8]| {
+            combined_element(AtomicOp::Prod, Datatype::LongDoubleComplex, &[left, right, left])
         };
         let left = complex((0x3fff, 0xc << 60), (0x4000, 0x9 << 60));
-        let right = complex((0xbffb, 0xcccc_cccc_cccc_cccd), (0x4000, 0xc << 60));
+        let right = complex((0xbffb, TENTH.1), (0x4000, 0xc << 60));
         let expected = complex((0xc001, 0xdccc_cccc_cccc_cccd), (0x4001, 0x88cc_cccc_cccc_cccd));
-        assert_eq!(product(left, right.clone()), Some(expected));
+        assert_eq!(product(&left, &right), Some(expected));
         let expected = complex((0xc002, 0x8fd7_0a3d_70a3_d70a), (0xbffe, 0x9999_9999_9999_999a));
-        assert_eq!(product(right.clone(), right), Some(expected));
+        assert_eq!(product(&right, &right), Some(expected));
         // An infinite number times one, and times i.
-        let infinite = complex((0x7fff, 1 << 63), (0x7fff, 3 << 62));
-        let [one, i] = [complex((0x3fff, 1 << 63), (0, 0)), complex((0, 0), (0x3fff, 1 << 63))];
-        let [by_one, by_i] = [one, i].map(|other| product(infinite.clone(), other).unwrap());
-        assert_eq!(by_one[..16], encode_with_dirty_padding((0x7fff, 1 << 63)));
-        assert_eq!(by_i[16..], encode_with_dirty_padding((0x7fff, 1 << 63)));
+        let infinite = complex(INFINITY, NAN);
+        let [one, i] = [complex(ONE, ZERO), complex(ZERO, ONE)];
+        let [by_one, by_i] = [one, i].map(|other| product(&infinite, &other).unwrap());
+        assert_eq!(by_one[..16], encode_with_dirty_padding(INFINITY));
+        assert_eq!(by_i[16..], encode_with_dirty_padding(INFINITY));
     }
 
     #[test]
     fn nan_is_true_and_equal_to_nothing() {
-        let (nan, one) = ((0x7fff, 3 << 62), extended_from_integer(1));
-        assert_eq!(combine_long_doubles(AtomicOp::Land, nan, one, one), Some(encode_with_dirty_padding(one)));
-        assert_eq!(
-            combine_long_doubles(AtomicOp::Land, one, (0x8000, 0), one),
-            Some(encode_with_dirty_padding((0, 0)))
-        );
-        for (op, is_stored) in [
-            (AtomicOp::Cswap, false),
-            (AtomicOp::CswapNe, true),
-            (AtomicOp::CswapLe, false),
-            (AtomicOp::CswapLt, false),
-            (AtomicOp::CswapGe, false),
-            (AtomicOp::CswapGt, false),
+        for (op, numbers, expected) in [
+            (AtomicOp::Land, [NAN, ONE, ONE], Some(ONE)),
+            (AtomicOp::Land, [ONE, MINUS_ZERO, ONE], Some(ZERO)),
+            (AtomicOp::Min, [ONE, NAN, ONE], None),
+            (AtomicOp::Max, [NAN, ONE, ONE], None),
+            (AtomicOp::Cswap, [ZERO, ONE, MINUS_ZERO], Some(ONE)),
         ] {
-            assert_eq!(
-                combine_long_doubles(op, one, extended_from_integer(2), nan).is_some(),
-                is_stored,
-                "{op}"
-            );
-            assert_eq!(
-                combine_long_doubles(op, nan, extended_from_integer(2), one).is_some(),
-                is_stored,
-                "{op}"
-            );
+            let expected = expected.map(encode_with_dirty_padding);
+            assert_eq!(combine_long_doubles(op, numbers), expected, "{op} of {numbers:x?}");
         }
-        assert_eq!(
-            (
-                combine_long_doubles(AtomicOp::Min, one, nan, one),
-                combine_long_doubles(AtomicOp::Max, nan, one, one)
-            ),
-            (None, None)
-        );
-        assert_eq!(
-            combine_long_doubles(AtomicOp::Cswap, (0, 0), one, (0x8000, 0)),
-            Some(encode_with_dirty_padding(one))
-        );
+        for op in AtomicOp::ALL.into_iter().filter(|op| op.has_compare_operand() && *op != AtomicOp::Mswap) {
+            for numbers in [[ONE, TENTH, NAN], [NAN, TENTH, ONE]] {
+                let is_stored = combine_long_doubles(op, numbers).is_some();
+                assert_eq!(is_stored, op == AtomicOp::CswapNe, "{op} of {numbers:x?}");
+            }
+        }
     }
 
     #[test]
@@ -500,7 +406,7 @@ mod long_doubles {
                 (AtomicOp::CswapGt, more, less, false),
             ] {
                 let expected = is_stored.then(|| encode_with_dirty_padding(other));
-                assert_eq!(combine_long_doubles(op, element, other, other), expected, "{op} of {pair:?}");
+                assert_eq!(combine_long_doubles(op, [element, other, other]), expected, "{op} of {pair:?}");
             }
         }
     }
@@ -510,7 +416,8 @@ mod long_doubles {
         let element = encode_with_dirty_padding(extended_from_integer(5));
         let mut operand = encode_with_dirty_padding(extended_from_integer(7));
         operand[10..].fill(0x55);
-        let combined = |op| combined_element(op, Datatype::LongDouble, &element, &operand, &element).unwrap();
+        let combined =
+            |op| combined_element(op, Datatype::LongDouble, &[&element, &operand, &element]).unwrap();
         for op in [AtomicOp::Write, AtomicOp::Max, AtomicOp::Cswap] {
             assert_eq!(combined(op), operand, "{op}");
         }

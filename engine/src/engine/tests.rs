@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 
 use self::rma::{
-    KEY, raw_region, read_local, read_region, rma_header, rma_request, sent_answers, write_local,
+    ATTR, KEY, raw_region, read_local, read_region, rma_header, rma_request, sent_answers, write_local,
 };
 use super::*;
 use crate::address::AddressFormat;
@@ -22,15 +22,7 @@ use crate::connection::{
 use crate::errno::Errno;
 use crate::error::{Again, Error, OperationError};
 use crate::flags::{CompletionFlags, CounterEvents, MrAccess, Order};
-use crate::limits::{
-    ATOMIC_LINK_MAX_BYTES, ATOMIC_MAX_BYTES, CONNECT_RETRIES_MAX, COUNTED_WRITE_MAX_BYTES,
-    COUNTED_WRITES_LINK_MAX_OPS, CREDIT_INITIAL_BYTES, DEFERRED_STEP_MAX_FETCHES, EAGER_MAX_BYTES,
-    FETCH_DELAY_MS, FLUSH_AT_ONCE_MAX_BYTES, FLUSH_PART_MIN_BYTES, FLUSH_PASS_MAX_BYTES,
-    INJECT_QUEUE_MAX_OPS, MAPPED_LINK_MAX_REGIONS, MAPPED_SWEEP_PASSES, MESSAGE_COST_BYTES, PEER_MAX_LINKS,
-    PEER_SWEEP_MIN_PEERS, PULL_PASS_MAX_BYTES, READ_COPIED_MAX_BYTES, READ_PIECE_MAX_BYTES, REMOTE_MAX_BYTES,
-    REPLACED_LINK_IDLE_MAX_MS, REQUESTER_MAX_LINKS, REQUESTER_WAIT_MAX_MS, RMA_LINK_MAX_OPS, STEP_MAX_CLOSES,
-    STEP_MAX_REPLACED_ENDS, TIMEOUT_GRACE_MS, UNEXPECTED_BUDGET_DEFAULT_BYTES,
-};
+use crate::limits::*;
 use crate::link::op_number_of;
 use crate::loopback::{CAPACITY_MIN_BYTES, Faults, LoopbackTransport, Network};
 use crate::matching::Criteria;
@@ -214,7 +206,7 @@ impl Transport for Scripted {
             return Some(memory.clone());
         }
         let len_bytes = usize::try_from(len_bytes).ok().filter(|len_bytes| *len_bytes < 1 << 16)?;
-        Network::new(0, Faults::default()).allocate_shareable(len_bytes).expect("there is memory")
+        Some(shareable_memory(len_bytes))
     }
 
     fn pull(
@@ -257,30 +249,33 @@ impl Transport for Scripted {
     }
 }
 
-/// A sink that remembers what it is given, and has room for `room` completions.
+/// A sink that remembers what it is given.
+#[derive(Default)]
 struct Recorder {
-    room: usize,
+    /// For how many completions there is room. `None` if there is no limit.
+    room: Option<usize>,
     ended: Vec<Result<EndedOperation, FailedOperation>>,
     /// The counted events, and whether each has succeeded.
     counted: Vec<(CounterEvents, bool)>,
     events: Vec<ConnectionReport>,
-}
-
-impl Default for Recorder {
-    fn default() -> Self {
-        Recorder { room: usize::MAX, ended: Vec::new(), counted: Vec::new(), events: Vec::new() }
-    }
+    /// What to do after each report of an ended operation.
+    after_report: Option<Box<dyn FnMut() + Send>>,
 }
 
 impl Recorder {
+    fn is_full(&self) -> bool {
+        self.room.is_some_and(|room| self.ended.len() >= room)
+    }
+
+    fn record(&mut self, ended: Result<EndedOperation, FailedOperation>) {
+        self.ended.push(ended);
+        if let Some(after_report) = &mut self.after_report {
+            after_report();
+        }
+    }
+
     fn ended_contexts(&self) -> Vec<u64> {
-        self.ended
-            .iter()
-            .map(|ended| match ended {
-                Ok(completion) => completion.context,
-                Err(failure) => failure.completion.context,
-            })
-            .collect()
+        self.ended.iter().map(|ended| completion_of(ended).context).collect()
     }
 
     fn take_ended(&mut self) -> Vec<Result<EndedOperation, FailedOperation>> {
@@ -290,18 +285,18 @@ impl Recorder {
 
 impl Sink for Recorder {
     fn complete(&mut self, completion: EndedOperation, _: &Peers) -> Result<(), EndedOperation> {
-        if self.ended.len() >= self.room {
+        if self.is_full() {
             return Err(completion);
         }
-        self.ended.push(Ok(completion));
+        self.record(Ok(completion));
         Ok(())
     }
 
     fn fail(&mut self, failure: FailedOperation, _: &Peers) -> Result<(), FailedOperation> {
-        if self.ended.len() >= self.room {
+        if self.is_full() {
             return Err(failure);
         }
-        self.ended.push(Err(failure));
+        self.record(Err(failure));
         Ok(())
     }
 
@@ -320,6 +315,11 @@ impl Sink for Recorder {
     fn report_connection_event(&mut self, event: ConnectionReport) {
         self.events.push(event);
     }
+}
+
+/// Allocates memory that peers can map.
+fn shareable_memory(len_bytes: usize) -> Arc<dyn SharedMemory> {
+    Network::new(0, Faults::default()).allocate_shareable(len_bytes).unwrap().unwrap()
 }
 
 fn address(port: u16) -> Address {
@@ -368,17 +368,13 @@ impl AddressedRequest {
     }
 
     fn key(mut self, key: u64) -> AddressedRequest {
-        self.memory_mut().key = key;
-        self
-    }
-
-    fn memory_mut(&mut self) -> &mut RemoteMemory {
         match &mut self.request.op {
             TransmitOp::Rma { memory, .. }
             | TransmitOp::Atomic { memory, .. }
-            | TransmitOp::Flush { memory, .. } => memory,
+            | TransmitOp::Flush { memory, .. } => memory.key = key,
             other => panic!("not an access: {other:?}"),
         }
+        self
     }
 }
 
@@ -405,6 +401,32 @@ struct Node<T = Scripted> {
 impl Node {
     fn new(config: Config) -> Node {
         Node { engine: Engine::new(config), transport: Scripted::default(), sink: Recorder::default() }
+    }
+
+    /// Adds a region to those that peers may access.
+    fn add_region(&self, region: Result<Region, Misuse>) -> Arc<Region> {
+        self.engine.target.regions().add(region.unwrap()).unwrap()
+    }
+
+    /// Returns the operation number of the offer or access that was sent as this frame.
+    #[track_caller]
+    fn op_at(&self, place: usize) -> u64 {
+        match self.transport.sent[place].1 {
+            Header::Request { op, .. } | Header::Rma(Rma { op, .. }) | Header::Atomic(Atomic { op, .. }) => {
+                op
+            }
+            other => panic!("neither an offer nor an access: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn last_op(&self) -> u64 {
+        self.op_at(self.transport.sent.len() - 1)
+    }
+
+    /// Delivers the peer's answer to an access.
+    fn answer(&mut self, link: LinkId, op: u64, outcome: Outcome) {
+        self.frame(link, &Header::Answer { op, outcome }, b"");
     }
 
     /// Returns the headers of the sent frames, from a place on.
@@ -590,12 +612,12 @@ fn engine_with_config(config: Config) -> (Node, PeerId) {
     (node, peer)
 }
 
+fn completion_of(ended: &Result<EndedOperation, FailedOperation>) -> &EndedOperation {
+    ended.as_ref().unwrap_or_else(|failure| &failure.completion)
+}
+
 fn received_bytes(ended: &Result<EndedOperation, FailedOperation>) -> &[u8] {
-    let completion = match ended {
-        Ok(completion) => completion,
-        Err(failure) => &failure.completion,
-    };
-    match &completion.buffer {
+    match &completion_of(ended).buffer {
         Buffer::Received(bytes) => bytes,
         other => panic!("not a received buffer: {other:?}"),
     }

@@ -67,8 +67,6 @@ fn network_counts_only_reported_events() {
     assert_eq!((drain_link_events(&mut a).len(), network.received_count()), (0, 0));
     assert_eq!((drain_link_events(&mut b).len(), network.received_count()), (1, 1));
     assert_eq!((drain_link_events(&mut a).len(), network.received_count()), (1, 2));
-    assert_eq!(
-        (drain_link_events(&mut a).len(), drain_link_events(&mut b).len(), network.received_count()),
-        (0, 0, 2)
-    );
+    assert!(drain_link_events(&mut a).is_empty() && drain_link_events(&mut b).is_empty());
+    assert_eq!(network.received_count(), 2);
 }

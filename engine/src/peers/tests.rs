@@ -15,6 +15,7 @@ fn address(number: u16) -> Address {
 }
 
 /// A table, and what a correct table must know. A peer's key is its port.
+#[derive(Default)]
 struct Modelled {
     peers: Peers,
     /// The ids of peers that are named, linked or kept.
@@ -43,19 +44,6 @@ enum Step {
 }
 
 impl Modelled {
-    fn new() -> Modelled {
-        Modelled {
-            peers: Peers::with_sweep_min(SWEEP_MIN_PEERS),
-            used: BTreeMap::new(),
-            named: BTreeSet::new(),
-            linked: BTreeSet::new(),
-            kept: BTreeSet::new(),
-            introductions: 0,
-            last_used: BTreeMap::new(),
-            most_used: 0,
-        }
-    }
-
     fn sweep_if_due(&mut self) {
         if self.peers.is_sweep_due() {
             let mut marks = self.peers.new_marks();
@@ -107,12 +95,8 @@ impl Modelled {
         assert_eq!(ids.len(), self.peers.len(), "two peers have one id");
         assert_eq!(ids.len() + self.peers.free.len(), self.peers.slots.len(), "an id is lost");
         let bound = 2 * self.most_used + 2 * self.most_used.max(SWEEP_MIN_PEERS);
-        assert!(
-            self.peers.slots.len() <= bound,
-            "{} ids for {} peers",
-            self.peers.slots.len(),
-            self.most_used
-        );
+        let len = self.peers.slots.len();
+        assert!(len <= bound, "{len} ids for {} peers", self.most_used);
     }
 }
 
@@ -130,7 +114,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn table_keeps_used_peers_and_stays_bounded(steps in prop::collection::vec(any_step(), 0..150)) {
-        let mut modelled = Modelled::new();
+        let peers = Peers::with_sweep_min(SWEEP_MIN_PEERS);
+        let mut modelled = Modelled { peers, ..Modelled::default() };
         for step in &steps {
             modelled.take_step(step);
             modelled.check();

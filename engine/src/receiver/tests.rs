@@ -42,18 +42,6 @@ impl Receiver {
         self.held.len()
     }
 
-    pub(crate) fn has_claimed(&self) -> bool {
-        !self.claimed.is_empty()
-    }
-
-    pub(crate) fn keeps_untagged_aside(&self) -> bool {
-        self.is_kind_kept_aside(false)
-    }
-
-    pub(crate) fn set_depth_ops(&mut self, depth_ops: usize) {
-        self.depth_ops = depth_ops;
-    }
-
     pub(crate) fn try_reserve_budget(&mut self, bytes: u64) -> bool {
         self.budget.try_reserve(bytes)
     }
@@ -72,37 +60,22 @@ impl Receiver {
     }
 }
 
-/// Records the effects. Has room for `room` reports.
-#[derive(Debug)]
+/// Records the effects.
+#[derive(Debug, Default)]
 struct EffectsRecorder {
-    room: usize,
+    /// Whether there is no room for reports.
+    is_full: bool,
     ended: Vec<Result<EndedOperation, FailedOperation>>,
     counted: Vec<(CounterEvents, bool)>,
     works: Vec<(u64, bool)>,
-    reports_work: bool,
     queued: Vec<(LinkId, Header)>,
     acks: Vec<LinkId>,
     credits: Vec<LinkId>,
 }
 
-impl Default for EffectsRecorder {
-    fn default() -> Self {
-        EffectsRecorder {
-            room: usize::MAX,
-            ended: Vec::new(),
-            counted: Vec::new(),
-            works: Vec::new(),
-            reports_work: false,
-            queued: Vec::new(),
-            acks: Vec::new(),
-            credits: Vec::new(),
-        }
-    }
-}
-
 impl ReceiverEffects for EffectsRecorder {
     fn complete(&mut self, completion: EndedOperation, _: Option<MemberId>) -> Result<(), EndedOperation> {
-        if self.ended.len() >= self.room {
+        if self.is_full {
             return Err(completion);
         }
         self.ended.push(Ok(completion));
@@ -110,7 +83,7 @@ impl ReceiverEffects for EffectsRecorder {
     }
 
     fn fail(&mut self, failure: FailedOperation, _: Option<MemberId>) -> Result<(), FailedOperation> {
-        if self.ended.len() >= self.room {
+        if self.is_full {
             return Err(failure);
         }
         self.ended.push(Err(failure));
@@ -128,7 +101,7 @@ impl ReceiverEffects for EffectsRecorder {
     fn record_work_end(&mut self, end: UnrecordedEnd, _: Option<MemberId>) -> Option<EndedWork> {
         Some(EndedWork::record(end, |number, has_succeeded| {
             self.works.push((number, has_succeeded));
-            WorkEnd { context: number + 100, is_reported: self.reports_work }
+            WorkEnd { context: number + 100, is_reported: false }
         }))
     }
 
@@ -169,6 +142,13 @@ fn receiver_with_link() -> (Receiver, EffectsRecorder) {
     (receiver, EffectsRecorder::default())
 }
 
+/// Returns a receiver whose only member keeps the order of completions.
+fn receiver_in_order() -> (Receiver, EffectsRecorder) {
+    let (mut receiver, asked) = receiver_with_link();
+    receiver.keep_completion_order(MemberId::ONLY);
+    (receiver, asked)
+}
+
 fn receive_request(len_bytes: usize, context: u64) -> ReceiveRequest {
     ReceiveRequest {
         destination: Destination::owned(BytesMut::zeroed(len_bytes)),
@@ -183,14 +163,28 @@ fn make_message(len_bytes: usize, awaits: AwaitedReply) -> Message {
     Message { awaits, ..Message::of_len(len_bytes as u64) }
 }
 
-fn deliver_message(
-    receiver: &mut Receiver,
-    link: LinkId,
-    bytes: &[u8],
-    awaits: AwaitedReply,
-    asked: &mut EffectsRecorder,
-) -> Result<(), LinkFault> {
-    receiver.message_arrived(link, &make_message(bytes.len(), awaits), bytes, asked)
+/// Delivers a whole message whose sender awaits no reply.
+fn deliver_message(receiver: &mut Receiver, link: LinkId, bytes: &[u8], asked: &mut EffectsRecorder) {
+    let message = make_message(bytes.len(), AwaitedReply::Nothing);
+    receiver.message_arrived(link, &message, bytes, asked).unwrap();
+}
+
+/// Offers a message whose sender awaits no reply.
+fn deliver_offer(receiver: &mut Receiver, op: u64, len_bytes: usize, asked: &mut EffectsRecorder) {
+    let message = make_message(len_bytes, AwaitedReply::Nothing);
+    receiver.message_offered(LINK, &message, op, REMOTE, asked).unwrap();
+}
+
+/// Posts receives of 8 bytes.
+fn post_all(receiver: &mut Receiver, contexts: impl IntoIterator<Item = u64>, asked: &mut EffectsRecorder) {
+    for context in contexts {
+        receiver.post(receive_request(8, context), asked).unwrap();
+    }
+}
+
+/// Returns a peek at any untagged message.
+fn peek_request(context: u64, then: PeekAction) -> PeekRequest {
+    PeekRequest { tagged: false, criteria: Criteria::any(), context, work: None, then }
 }
 
 fn make_pull_from(memory: &[u8]) -> impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull {
@@ -211,24 +205,19 @@ fn message_beyond_credit_is_a_protocol_violation() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.try_reserve_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES);
     for _ in 0..CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
-        deliver_message(&mut receiver, LINK, b"", AwaitedReply::Nothing, &mut asked).unwrap();
+        deliver_message(&mut receiver, LINK, b"", &mut asked);
     }
-    let breach = deliver_message(&mut receiver, LINK, b"", AwaitedReply::Nothing, &mut asked).unwrap_err();
-    assert_eq!(breach, ProtocolViolation("sends more than it was granted").into());
-    assert_eq!(
-        receiver.begin_message(LINK, &make_message(1, AwaitedReply::Nothing), &mut asked),
-        Err(breach)
-    );
-    assert_eq!(
-        receiver.message_offered(LINK, &make_message(1, AwaitedReply::Nothing), 1, REMOTE, &mut asked),
-        Err(breach)
-    );
+    let breach: Result<(), LinkFault> = Err(ProtocolViolation("sends more than it was granted").into());
+    let [empty, short] = [0, 1].map(|len_bytes| make_message(len_bytes, AwaitedReply::Nothing));
+    assert_eq!(receiver.message_arrived(LINK, &empty, b"", &mut asked), breach);
+    assert_eq!(receiver.begin_message(LINK, &short, &mut asked), breach);
+    assert_eq!(receiver.message_offered(LINK, &short, 1, REMOTE, &mut asked), breach);
 }
 
 #[test]
 fn link_end_fails_partial_messages_and_keeps_whole_ones() {
     let (mut receiver, mut asked) = receiver_with_link();
-    deliver_message(&mut receiver, LINK, b"whole", AwaitedReply::Match, &mut asked).unwrap();
+    receiver.message_arrived(LINK, &make_message(5, AwaitedReply::Match), b"whole", &mut asked).unwrap();
     receiver.begin_message(LINK, &make_message(6, AwaitedReply::Nothing), &mut asked).unwrap();
     receiver.put_payload(LINK, b"lost", &mut asked);
     receiver.message_offered(LINK, &make_message(9, AwaitedReply::Match), 1, REMOTE, &mut asked).unwrap();

@@ -31,25 +31,10 @@ pub(crate) enum DifferenceKind {
     DifferentResult,
 }
 
-/// A probe with a difference.
-#[derive(Debug, Clone)]
-pub(crate) struct Difference {
-    pub(crate) kind: DifferenceKind,
-    pub(crate) probe: String,
-    pub(crate) outcomes: BTreeMap<&'static str, String>,
-}
-
-/// All differences, the most severe kind first.
-pub(crate) fn find_differences_from_others(table: &OutcomeTable) -> Vec<Difference> {
-    let mut found: Vec<_> = table
-        .iter()
-        .filter_map(|(probe, outcomes)| {
-            let kind = OURS.iter().filter_map(|ours| difference_kind(outcomes, ours)).min()?;
-            Some(Difference { kind, probe: probe.clone(), outcomes: outcomes.clone() })
-        })
-        .collect();
-    found.sort_by(|a, b| (a.kind, &a.probe).cmp(&(b.kind, &b.probe)));
-    found
+/// The kind of the most severe difference of each probe that has any.
+pub(crate) fn find_differences_from_others(table: &OutcomeTable) -> BTreeMap<&str, DifferenceKind> {
+    let most_severe = |outcomes| OURS.iter().filter_map(|ours| difference_kind(outcomes, ours)).min();
+    table.iter().filter_map(|(probe, outcomes)| Some((probe.as_str(), most_severe(outcomes)?))).collect()
 }
 
 fn difference_kind(outcomes: &BTreeMap<&'static str, String>, ours: &str) -> Option<DifferenceKind> {

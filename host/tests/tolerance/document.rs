@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::compare::{Difference, OURS, OutcomeTable, find_differences_from_others};
+use crate::compare::{OURS, OutcomeTable, find_differences_from_others};
 use crate::provider_case::COLUMNS;
 
 /// What would come of it if homespun accepted a call that others accept. There are no other reasons to refuse
@@ -71,23 +71,18 @@ pub(crate) fn find_mismatches_with_outcomes(
     let rows: Vec<Row> = document.lines().filter(|line| line.starts_with("| `")).map(Row::parse).collect();
     let listed: BTreeSet<String> = rows.iter().flat_map(|row| row.probes.iter().cloned()).collect();
     let differences = find_differences_from_others(table);
-    let found: BTreeMap<&str, &Difference> =
-        differences.iter().map(|difference| (difference.probe.as_str(), difference)).collect();
     let mut complaints: BTreeMap<String, String> =
         rows.iter().flat_map(|row| row.find_unlisted_outcomes(table)).collect();
     for row in rows.iter().filter(|row| !REASONS.iter().any(|reason| row.why.starts_with(reason))) {
         complaints.extend(row.probes.first().map(|probe| (probe.clone(), format!("no reason: `{probe}`"))));
     }
-    for (probe, difference) in &found {
-        if !listed.contains(*probe) {
-            let outcomes = format_cells(&difference.outcomes).join(" | ");
-            let complaint = format!("not listed ({:?}): `{probe}` | {outcomes}", difference.kind);
-            complaints.insert((*probe).to_owned(), complaint);
-        }
+    for (&probe, kind) in differences.iter().filter(|(probe, _)| !listed.contains(**probe)) {
+        let outcomes = format_cells(&table[probe]).join(" | ");
+        complaints.insert(probe.to_owned(), format!("not listed ({kind:?}): `{probe}` | {outcomes}"));
     }
     for probe in listed {
         let is_run = filters.is_empty() || table.contains_key(&probe);
-        if is_run && !found.contains_key(probe.as_str()) {
+        if is_run && !differences.contains_key(probe.as_str()) {
             let complaint = format!("listed, but no longer a difference: `{probe}`");
             complaints.insert(probe, complaint);
         }

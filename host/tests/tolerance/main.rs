@@ -125,10 +125,8 @@ fn skip_comparison(lacking: Prerequisite, why: &str) -> ExitCode {
 fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCode {
     let missing = results.missing_providers();
     if !missing.is_empty() {
-        return skip_comparison(
-            Prerequisite::DOCUMENTED_LIBFABRIC,
-            &format!("this libfabric has no provider {}", missing.join(", ")),
-        );
+        let why = format!("this libfabric has no provider {}", missing.join(", "));
+        return skip_comparison(Prerequisite::DOCUMENTED_LIBFABRIC, &why);
     }
     let complaints =
         |results: &Results| document::find_mismatches_with_outcomes(&results.table, &arguments.filters);
@@ -143,12 +141,9 @@ fn compare_with_document(arguments: &Arguments, mut results: Results) -> ExitCod
     for complaint in complaints.values() {
         eprintln!("{complaint}");
     }
-    println!(
-        "tolerance: {} probes, {} differences, {} not as documented",
-        results.table.len(),
-        compare::find_differences_from_others(&results.table).len(),
-        complaints.len()
-    );
+    let differences = compare::find_differences_from_others(&results.table).len();
+    let (probes, complained) = (results.table.len(), complaints.len());
+    println!("tolerance: {probes} probes, {differences} differences, {complained} not as documented");
     if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -178,11 +173,8 @@ fn run_as_worker(arguments: &Arguments, case: &ProviderCase) -> ExitCode {
         };
         if arguments.is_selected(&name) {
             let answer = isolation::run_forked(&probe, &context);
-            println!(
-                "{name}\t{}\t{}",
-                if answer.has_timed_out { TIMED_OUT } else { NO_TIMEOUT },
-                answer.outcome
-            );
+            let time = if answer.has_timed_out { TIMED_OUT } else { NO_TIMEOUT };
+            println!("{name}\t{time}\t{}", answer.outcome);
         }
     }
     ExitCode::SUCCESS

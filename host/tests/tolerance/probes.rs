@@ -36,22 +36,6 @@ pub(crate) struct Probe {
 pub(crate) struct Probes(Vec<Probe>);
 
 impl Probes {
-    pub(crate) fn add_object_probe<R: IntoOutcome>(
-        &mut self,
-        name: impl Into<String>,
-        run: impl Fn(&Context) -> R + 'static,
-    ) {
-        self.add(Family::Object, name, run);
-    }
-
-    pub(crate) fn add_endpoint_probe<R: IntoOutcome>(
-        &mut self,
-        name: impl Into<String>,
-        run: impl Fn(&Context) -> R + 'static,
-    ) {
-        self.add(Family::Endpoint, name, run);
-    }
-
     fn add<R: IntoOutcome>(
         &mut self,
         family: Family,

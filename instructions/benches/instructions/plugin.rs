@@ -1,9 +1,9 @@
 //! The C interface. Loads the plugin as libfabric does, and calls it through the function tables of its
 //! objects.
 
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::mem::ManuallyDrop;
-use std::{env, ptr, slice};
+use std::{env, ptr};
 
 use homespun::atomic::{AtomicOp, Datatype};
 use homespun::flags::{InfoFlags, MrAccess};
@@ -203,12 +203,10 @@ fn find_unlocked_info(provider: &FiProvider, domain: &str) -> *mut FiInfo {
 
 /// Calls `fi_getinfo` of the plugin.
 fn getinfo(provider: &FiProvider, hints: *const FiInfo) -> *mut FiInfo {
-    let node = CString::from(c"127.0.0.1");
-    let flags = InfoFlags::SOURCE.bits();
+    let (node, flags) = (c"127.0.0.1".as_ptr(), InfoFlags::SOURCE.bits());
     let mut list = ptr::null_mut();
     // SAFETY: the strings are valid, the hints are null or valid, and `list` has room for the result.
-    let result =
-        unsafe { (provider.getinfo)(API_VERSION, node.as_ptr(), ptr::null(), flags, hints, &raw mut list) };
+    let result = unsafe { (provider.getinfo)(API_VERSION, node, ptr::null(), flags, hints, &raw mut list) };
     assert_eq!(result, 0);
     list
 }
@@ -219,10 +217,9 @@ fn find_domain(mut list: *mut FiInfo, domain: &str) -> *mut FiInfo {
         assert!(!list.is_null(), "the plugin offers {domain}");
         // SAFETY: the list is valid. Each answer has all its attributes, and each name is a C string.
         unsafe {
-            let name = (*(*list).domain_attr).name;
-            let name = slice::from_raw_parts(name.cast::<u8>(), libc::strlen(name));
+            let name = CStr::from_ptr((*(*list).domain_attr).name);
             let is_rdm = (*(*list).ep_attr).r#type == EndpointType::Rdm.raw();
-            if name == domain.as_bytes() && is_rdm {
+            if name.to_bytes() == domain.as_bytes() && is_rdm {
                 return list;
             }
             list = (*list).next;
@@ -238,25 +235,11 @@ fn open_object<T>(open: impl FnOnce(*mut *mut T) -> c_int) -> *mut T {
 }
 
 fn cq_attr() -> FiCqAttr {
-    FiCqAttr {
-        size: 0,
-        flags: 0,
-        format: FI_CQ_FORMAT_TAGGED,
-        wait_obj: FI_WAIT_NONE,
-        signaling_vector: 0,
-        wait_cond: 0,
-        wait_set: ptr::null_mut(),
-    }
+    let (format, wait_obj, wait_set) = (FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, ptr::null_mut());
+    FiCqAttr { size: 0, flags: 0, format, wait_obj, signaling_vector: 0, wait_cond: 0, wait_set }
 }
 
 fn av_attr() -> FiAvAttr {
-    FiAvAttr {
-        r#type: 0,
-        rx_ctx_bits: 0,
-        count: 1,
-        ep_per_node: 0,
-        name: ptr::null(),
-        map_addr: NONE,
-        flags: 0,
-    }
+    let (name, map_addr) = (ptr::null(), NONE);
+    FiAvAttr { r#type: 0, rx_ctx_bits: 0, count: 1, ep_per_node: 0, name, map_addr, flags: 0 }
 }

@@ -10,39 +10,11 @@ use homespun::{Address, Errno};
 use super::*;
 use crate::abi::info::{FiDomainAttr, FiEpAttr, FiInfo};
 
-/// Frees a list as the host does.
-fn free_list(mut list: *mut FiInfo) {
-    while !list.is_null() {
-        // SAFETY: the list comes from `malloc_list_for_host`, so all its memory comes from `malloc`.
-        unsafe {
-            let info = list;
-            list = (*info).next;
-            for attr in [
-                (*(*info).ep_attr).auth_key.cast(),
-                (*(*info).domain_attr).name.cast(),
-                (*(*info).domain_attr).auth_key.cast(),
-                (*(*info).fabric_attr).name.cast(),
-                (*info).src_addr,
-                (*info).dest_addr,
-                (*info).tx_attr.cast(),
-                (*info).rx_attr.cast(),
-                (*info).ep_attr.cast(),
-                (*info).domain_attr.cast(),
-                (*info).fabric_attr.cast(),
-                info.cast(),
-            ] {
-                libc::free(attr);
-            }
-        }
-    }
-}
-
 fn round_trip_through_c(info: &Info) -> Info {
-    let list = malloc_list_for_host(std::slice::from_ref(info)).expect("memory");
+    // The list, which has the provider's name, frees all its memory.
+    let list = malloc_request_info(info).expect("memory");
     // SAFETY: the list has the library's structures.
-    let back = unsafe { read_info(list, Extent::Library) }.expect("a valid info");
-    free_list(list);
-    back
+    unsafe { read_info(list.head(), Extent::Library) }.expect("a valid info")
 }
 
 #[test]
@@ -97,6 +69,7 @@ fn every_info_field_survives_a_round_trip_through_c() {
     info.domain.mr_cnt = number();
     info.domain.tclass = 0x204;
     info.fabric.name = Some("homespun".into());
+    info.fabric.prov_name = Some("homespun".into());
     info.fabric.prov_version = Version::new(0, 1);
     info.fabric.api_version = Version::new(1, 17);
     assert_eq!(round_trip_through_c(&info), info);

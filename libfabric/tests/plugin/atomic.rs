@@ -1,24 +1,10 @@
 //! Atomic operations on the memory of a peer. What they do is the subject of `host/tests/semantics.rs`.
 
-use std::{mem, ptr};
-
 use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun_fi::abi::atomic::{FiAtomicAttr, FiIoc, FiMsgAtomic, FiRmaIoc};
-use homespun_fi::abi::{FI_COMPARE_ATOMIC, FI_FETCH_ATOMIC};
-use libc::c_int;
 
-use crate::host::{EBADFLAGS, EINVAL, EMSGSIZE, EOPNOTSUPP, NULL, Node, call};
+use crate::prelude::*;
 
-const TAGGED: u64 = 1 << 3;
-const MULTICAST: u64 = 1 << 5;
-const REMOTE_CQ_DATA: u64 = 1 << 17;
-const TRIGGER: u64 = 1 << 20;
-
-const SUM: u32 = AtomicOp::Sum as u32;
-const CSWAP: u32 = AtomicOp::Cswap as u32;
 const U32: u32 = Datatype::Uint32 as u32;
-
-const KEY: u64 = 77;
 
 /// Shows fi_atomic/valid-calls-tell-support, fi_atomic/query-flags.
 #[test]

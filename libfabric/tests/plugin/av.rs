@@ -1,12 +1,6 @@
 //! Address vectors.
 
-use std::ptr;
-
-use homespun_fi::abi::domain::{FiAvAttr, FidAv};
-use homespun_fi::abi::{FI_ADDR_NOTAVAIL, FI_AV_USER_ID, FI_SYNC_ERR};
-use libc::{c_char, c_int};
-
-use crate::host::{EBADFLAGS, EINVAL, NULL, Node, Object, av_attr, call, read_c_str};
+use crate::prelude::*;
 
 /// Returns the address 192.0.2.`host` in its C form.
 fn make_address(host: u8) -> [u8; 16] {

@@ -2,27 +2,9 @@
 //! of `suite/src/semantics/`; here it is how C sees them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-use std::{mem, ptr, slice, thread};
 
-use homespun_fi::abi::domain::FidDomain;
-use homespun_fi::abi::endpoint::{FidEp, FidPep};
-use homespun_fi::abi::eq::{FiEqCmEntry, FiEqErrEntry, FidCq, FidEq};
-use homespun_fi::abi::fabric::FidFabric;
-use homespun_fi::abi::fid::Fid;
-use homespun_fi::abi::{
-    FI_BACKLOG, FI_CLASS_CONNREQ, FI_CONNECTED, FI_CONNREQ, FI_CQ_FORMAT_TAGGED, FI_OPT_CM_DATA_SIZE,
-    FI_OPT_ENDPOINT, FI_PEEK, FI_RECV, FI_SHUTDOWN, FI_TRANSMIT,
-};
-use libc::{c_int, c_void};
+use crate::prelude::*;
 
-use crate::host::{
-    API_VERSION, EAGAIN, EAVAIL, EBADFLAGS, EINVAL, ENOEQ, ENOPROTOOPT, ENOSYS, ENOTCONN, EOPBADSTATE,
-    ETOOSMALL, InfoList, NULL, Node, Object, call, cq_attr, eq_attr, get_name, join, loopback_infos,
-    loopback_infos_with, numbered_context, open_fabric, wait_until,
-};
-
-const FI_EP_MSG: u32 = 1;
 const ENTRY_BYTES: usize = size_of::<FiEqCmEntry>();
 
 /// Returns infos for endpoints that connect, on the loopback interface.
@@ -396,9 +378,8 @@ fn event_error_still_names_an_endpoint_that_is_closing() {
 /// Shows fi_eq/write-needs-flag, fi_eq/one-event-per-read, fi_eq/peek-leaves-event, fi_eq/eq-eagain.
 #[test]
 fn events_are_read_as_written() {
-    const FI_WRITE: u64 = 1 << 9;
     let node = Node::open_disabled();
-    let eq = node.fabric.open_eq(eq_attr(FI_WRITE)).expect("an event queue");
+    let eq = node.fabric.open_eq(eq_attr(WRITE)).expect("an event queue");
     let mut buf = [0_u8; 8];
     let room = buf.as_mut_ptr();
     let read = |len_bytes, flags| {

@@ -1,33 +1,7 @@
 //! Entries of completion queues, and their errors: what C alone has. Which entries there are, and what their
 //! fields say, is the subject of `host/tests/semantics.rs`.
 
-use std::ffi::CStr;
-use std::{mem, ptr, slice};
-
-use homespun_fi::abi::eq::{FiCqAttr, FiCqErrEntry, FidCq};
-use homespun_fi::abi::{
-    FI_ADDR_NOTAVAIL, FI_ADDR_UNSPEC, FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_DATA,
-    FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_CQ_FORMAT_UNSPEC, FI_WAIT_UNSPEC, fi_version,
-};
-use libc::{c_char, c_int};
-
-use crate::host::{
-    EAGAIN, EAVAIL, EBADFLAGS, EINVAL, ENOENT, NULL, Node, Object, PATIENCE_MS, call, cq_attr, messages,
-    numbered_context, to_iovec, wait_until,
-};
-
-const MSG: u64 = 1 << 1;
-const TAGGED: u64 = 1 << 3;
-const RECV: u64 = 1 << 10;
-const REMOTE_CQ_DATA: u64 = 1 << 17;
-const PEEK: u64 = 1 << 19;
-const TRIGGER: u64 = 1 << 20;
-const INJECT: u64 = 1 << 25;
-const INJECT_COMPLETE: u64 = 1 << 26;
-const DELIVERY_COMPLETE: u64 = 1 << 28;
-const FI_SOURCE_ERR: u64 = 1 << 50;
-const DISCARD: u64 = 1 << 58;
-const CLAIM: u64 = 1 << 59;
+use crate::prelude::*;
 
 /// Shows fi_cq/count-limits-entries, fi_cq/format-selects-structure, fi_cq/format-unspec,
 /// fi_cq/format-context, fi_cq/format-msg, fi_cq/format-data, fi_cq/cond-threshold,
@@ -93,7 +67,7 @@ fn error_entry_is_written_to_the_size_of_the_api_version() {
         let stranger = Node::open();
         let receiver = Node::open_with(|setup| {
             setup.api_version = api_version;
-            setup.infos.info_mut().caps |= FI_SOURCE_ERR;
+            setup.infos.info_mut().caps |= SOURCE_ERR;
         });
         let to = stranger.insert(&receiver.ep.name());
         let read = |data: &mut [u8; 32]| {

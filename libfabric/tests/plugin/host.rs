@@ -1,35 +1,37 @@
 //! Plays the host: calls the plugin as `libfabric.so` and the inline functions of its headers do. That a host
 //! finds the entry point in the library is the subject of `tests/installed.rs`.
 
-use std::ffi::CStr;
-use std::mem;
-use std::ptr;
 use std::sync::LazyLock;
-use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::ScopedJoinHandle;
 
 use homespun::Errno;
-use homespun_fi::abi::domain::{FiAvAttr, FidAv, FidDomain, FidMr};
-use homespun_fi::abi::endpoint::{FiMsg, FidEp};
-use homespun_fi::abi::eq::{
-    FiCntrAttr, FiCqAttr, FiCqErrEntry, FiCqTaggedEntry, FiEqAttr, FidCntr, FidCq, FidEq,
-};
-use homespun_fi::abi::fabric::FidFabric;
-use homespun_fi::abi::fid::Fid;
-use homespun_fi::abi::info::{FiDomainAttr, FiEpAttr, FiFabricAttr, FiInfo, FiRxAttr, FiTxAttr};
-use homespun_fi::abi::provider::FiProvider;
 use homespun_fi::abi::tagged::FiMsgTagged;
-use homespun_fi::abi::{
-    FI_ADDR_UNSPEC, FI_CNTR_EVENTS_COMP, FI_CQ_FORMAT_TAGGED, FI_ENABLE, FI_RECV, FI_TRANSMIT, FI_WAIT_NONE,
-    FI_WAIT_UNSPEC, fi_version,
-};
 use homespun_fi::fi_prov_ini;
-use libc::{c_char, c_int, c_void, iovec};
+
+use crate::prelude::*;
 
 /// The API version of these tests, except those about versions.
 pub(crate) const API_VERSION: u32 = fi_version(1, 17);
 
-pub(crate) const FI_SOURCE: u64 = 1 << 57;
+/// The type of endpoints that connect.
+pub(crate) const FI_EP_MSG: u32 = 1;
+
+/// The key of the memory that peers access.
+pub(crate) const KEY: u64 = 77;
+
+/// Atomic operations.
+pub(crate) const SUM: u32 = 2;
+pub(crate) const CSWAP: u32 = 12;
+
+/// Flags of calls, completions and capabilities, each with its bit.
+macro_rules! flags {
+    ($($name:ident $bit:literal)*) => { $(pub(crate) const $name: u64 = 1 << $bit;)* };
+}
+flags! {
+    MSG 1 TAGGED 3 MULTICAST 5 READ 8 WRITE 9 RECV 10 REMOTE_READ 12 REMOTE_WRITE 13 REMOTE_CQ_DATA 17 PEEK 19
+    TRIGGER 20 FENCE 21 COMPLETION 24 INJECT 25 INJECT_COMPLETE 26 TRANSMIT_COMPLETE 27 DELIVERY_COMPLETE 28
+    RMA_PMEM 49 SOURCE_ERR 50 RMA_EVENT 56 SOURCE 57 DISCARD 58 CLAIM 59 DIRECTED_RECV 59
+}
 
 /// Error numbers as C calls return them.
 macro_rules! errnos {
@@ -93,7 +95,7 @@ pub(crate) fn loopback_infos() -> InfoList {
 /// As [`loopback_infos`], with these hints.
 pub(crate) fn loopback_infos_with(mut hints: InfoList) -> InfoList {
     hints.domain().name = duplicate(c"tcp");
-    getinfo(Some(c"127.0.0.1"), None, FI_SOURCE, Some(&hints)).expect("a loopback interface")
+    getinfo(Some(c"127.0.0.1"), None, SOURCE, Some(&hints)).expect("a loopback interface")
 }
 
 /// Hints, or an answer of `fi_getinfo`, which is never freed: `host/tests/semantics.rs` frees them as

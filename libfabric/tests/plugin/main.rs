@@ -9,6 +9,7 @@ mod host;
 mod info;
 mod memory;
 mod objects;
+mod prelude;
 mod shared_contexts;
 mod triggered;
 mod vtables;

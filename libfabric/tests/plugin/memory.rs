@@ -1,27 +1,10 @@
 //! Memory regions. What accesses do is the subject of `host/tests/semantics.rs`.
 
-use std::ffi::CStr;
 use std::os::fd::AsRawFd;
-use std::{mem, ptr, slice};
 
-use homespun_fi::abi::domain::{FiMrAttr, FidMr};
-use homespun_fi::abi::fabric::{FiMrMapRaw, FiMrRawAttr};
-use homespun_fi::abi::memory::HomespunMemoryOps;
-use homespun_fi::abi::{FI_ENABLE, FI_GET_RAW_MR, FI_MAP_RAW_MR, FI_REFRESH, FI_UNMAP_KEY};
-use libc::c_void;
 use tempfile::NamedTempFile;
 
-use crate::host::{
-    EBADFLAGS, EINVAL, EKEYREJECTED, ENOKEY, ENOSYS, EOPBADSTATE, ETOOSMALL, NULL, Node, Object, call,
-    numbered_context, to_iovec,
-};
-
-const REMOTE_READ: u64 = 1 << 12;
-const REMOTE_WRITE: u64 = 1 << 13;
-const RMA_PMEM: u64 = 1 << 49;
-const RMA_EVENT: u64 = 1 << 56;
-
-const KEY: u64 = 77;
+use crate::prelude::*;
 
 /// Writes four bytes to memory of an endpoint, and reads four others. The endpoint is its own peer.
 fn write_and_read((node, peer): &(Node, u64), bytes: [u8; 4], to: u64, from: u64) -> [u8; 4] {

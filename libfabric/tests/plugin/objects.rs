@@ -1,25 +1,6 @@
 //! Opening, binding and closing objects, and what an endpoint says about itself.
 
-use std::ptr;
-
-use homespun_fi::abi::domain::FiAvAttr;
-use homespun_fi::abi::eq::{FiCntrAttr, FiCqAttr, FiEqAttr, FiPollAttr, FiWaitAttr, FidWait};
-use homespun_fi::abi::{
-    FI_AFFINITY, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT,
-    FI_OPT_MIN_MULTI_RECV, FI_PEER, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT, FI_WAIT_FD, FI_WAIT_NONE,
-    FI_WAIT_POLLFD, FI_WAIT_SET, FI_WAIT_UNSPEC,
-};
-use libc::c_int;
-
-use crate::host::{
-    API_VERSION, EBADFLAGS, EBUSY, EINVAL, ENODATA, ENOPROTOOPT, ENOSYS, EOPBADSTATE, ETOOSMALL, NULL, Node,
-    Object, av_attr, call, counter_attr, cq_attr, duplicate, eq_attr, loopback_infos, make_address,
-    numbered_context, open_fabric, provider,
-};
-
-const WRITE: u64 = 1 << 9;
-const READ: u64 = 1 << 8;
-const REMOTE_WRITE: u64 = 1 << 13;
+use crate::prelude::*;
 
 /// Shows fi_cq/open-belongs-to-domain, fi_cq/close-ebusy-for-endpoint, fi_mr/bound-region-may-be-closed,
 /// fi_av/close-av-ebusy, fi_cntr/close-counter-ebusy.
@@ -213,16 +194,13 @@ fn setname_is_refused_once_the_endpoint_has_an_address() {
 /// Shows fi_endpoint/set-op-flags, fi_endpoint/endpoint-multicast.
 #[test]
 fn default_flags_are_kept_per_direction() {
-    const COMPLETION: u64 = 1 << 24;
-    const TRANSMIT_COMPLETE: u64 = 1 << 27;
-    const FI_MULTICAST: u64 = 1 << 5;
     let node = Node::open();
     let set = |flags| node.ep.control_flags(FI_SETOPSFLAG, flags).0;
     let get = |flags| node.ep.control_flags(FI_GETOPSFLAG, flags);
     assert_eq!([set(FI_TRANSMIT | TRANSMIT_COMPLETE), set(FI_RECV | COMPLETION)], [0; 2]);
     assert_eq!([get(FI_TRANSMIT), get(FI_RECV)], [(0, TRANSMIT_COMPLETE), (0, COMPLETION)]);
     assert_eq!((get(FI_TRANSMIT | FI_RECV).0, set(COMPLETION)), (EINVAL, EINVAL));
-    assert_eq!(set(FI_TRANSMIT | FI_MULTICAST), EBADFLAGS);
+    assert_eq!(set(FI_TRANSMIT | MULTICAST), EBADFLAGS);
     assert_eq!(node.ep.control(FI_GETOPSFLAG, NULL), EINVAL);
 }
 

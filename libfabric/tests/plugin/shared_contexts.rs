@@ -1,29 +1,9 @@
 //! Contexts that endpoints share: `fi_stx_context` and `fi_srx_context` of `fi_endpoint(3)`. What endpoints
 //! with them do is the subject of `suite/src/semantics/`.
 
-use std::ptr;
-
-use homespun_fi::abi::domain::{FidAv, FidDomain};
-use homespun_fi::abi::endpoint::{FidEp, FidStx};
-use homespun_fi::abi::eq::FidCq;
-use homespun_fi::abi::fabric::FidFabric;
-use homespun_fi::abi::trigger::{FiOpMsg, FiOpTagged};
-use homespun_fi::abi::{
-    FI_ADDR_UNSPEC, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_OP_RECV, FI_OP_TRECV, FI_OPT_CM_DATA_SIZE,
-    FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, FI_QUEUE_WORK, FI_RECV, FI_SETOPSFLAG, FI_TRANSMIT,
-};
-use libc::{c_int, c_void};
-
-use crate::host::{
-    API_VERSION, EBADFLAGS, EINVAL, ENODATA, ENOENT, ENOPROTOOPT, ENOSYS, EOPBADSTATE, InfoList, NULL, Node,
-    Object, av_attr, call, cq_attr, loopback_infos, messages, numbered_context, open_fabric, to_iovec,
-    wait_until,
-};
+use crate::prelude::*;
 use crate::triggered::{make_work, trigger_at};
 
-const TRIGGER: u64 = 1 << 20;
-const COMPLETION: u64 = 1 << 24;
-const DIRECTED_RECV: u64 = 1 << 59;
 const FI_SHARED_CONTEXT: usize = usize::MAX;
 
 /// `fi_stx_context`.

@@ -1,38 +1,9 @@
 //! Triggered operations, aliases of endpoints, and the deferred work queue. What work does is the subject of
 //! `suite/src/semantics/`; here it is how the plugin reads C's structures.
 
-use std::{mem, ptr};
+use crate::prelude::*;
 
-use homespun_fi::abi::atomic::{FiIoc, FiMsgAtomic, FiMsgCompare, FiMsgFetch, FiRmaIoc};
-use homespun_fi::abi::endpoint::FidEp;
-use homespun_fi::abi::eq::FidCntr;
-use homespun_fi::abi::fid::{FiAlias, Fid};
-use homespun_fi::abi::rma::{FiMsgRma, FiRmaIov};
-use homespun_fi::abi::trigger::{
-    FiDeferredWork, FiOpAtomic, FiOpCntr, FiOpCompareAtomic, FiOpFetchAtomic, FiOpMsg, FiOpRma, FiOpTagged,
-    FiTriggerDetails, FiTriggerThreshold, FiTriggeredContext,
-};
-use homespun_fi::abi::{
-    FI_ADDR_UNSPEC, FI_ALIAS, FI_CANCEL_WORK, FI_FLUSH_WORK, FI_GETOPSFLAG, FI_OP_ATOMIC, FI_OP_CNTR_ADD,
-    FI_OP_CNTR_SET, FI_OP_COMPARE_ATOMIC, FI_OP_FETCH_ATOMIC, FI_OP_READ, FI_OP_RECV, FI_OP_SEND,
-    FI_OP_TRECV, FI_OP_TSEND, FI_OP_WRITE, FI_QUEUE_WORK, FI_RECV, FI_TRANSMIT, FI_TRIGGER_THRESHOLD,
-};
-use libc::{c_int, c_void, iovec};
-
-use crate::host::{
-    EBADFLAGS, EINVAL, ENOENT, ENOSYS, NULL, Node, Object, call, messages, numbered_context, to_iovec,
-    wait_until,
-};
-
-const PEEK: u64 = 1 << 19;
-const TRIGGER: u64 = 1 << 20;
-const FENCE: u64 = 1 << 21;
-const COMPLETION: u64 = 1 << 24;
-
-const KEY: u64 = 77;
 const UINT64: u32 = 7;
-const SUM: u32 = 2;
-const CSWAP: u32 = 12;
 
 /// Opens an endpoint with the trigger capability and its own address.
 fn open_node() -> (Node, u64) {

@@ -1,7 +1,7 @@
 //! Every slot of every vtable is filled. An unsupported function returns `-FI_ENOSYS`. Every function
 //! refuses null.
 
-use crate::host::{EINVAL, ENOSYS, Node};
+use crate::prelude::*;
 
 /// A function of the C interface, called with all arguments zero.
 trait Slot {

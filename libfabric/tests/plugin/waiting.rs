@@ -1,26 +1,9 @@
 //! Blocking calls, and the wait objects of queues, counters and sets; poll sets.
 
-use std::time::{Duration, Instant};
-use std::{ptr, thread};
-
 use homespun::wait::MutexCond;
-use homespun_fi::abi::eq::{
-    FiCntrAttr, FiCqAttr, FiEqAttr, FiMutexCond, FiPollAttr, FiWaitAttr, FidCntr, FidEq, FidPoll, FidWait,
-};
-use homespun_fi::abi::fid::Fid;
-use homespun_fi::abi::{
-    FI_CQ_COND_THRESHOLD, FI_CQ_FORMAT_TAGGED, FI_GETOPSFLAG, FI_GETWAIT, FI_GETWAITOBJ, FI_SETOPSFLAG,
-    FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_NONE, FI_WAIT_SET, FI_WAIT_UNSPEC, FI_WAIT_YIELD,
-};
 use homespun_suite::posix;
-use libc::{c_int, c_void};
 
-use crate::host::{
-    EAGAIN, EAVAIL, EBADFLAGS, EINVAL, ENODATA, ENOENT, ENOSYS, ETIMEDOUT, NULL, Node, Object, PATIENCE_MS,
-    call, counter_attr, cq_attr, eq_attr, join, numbered_context, wait_until,
-};
-
-const FI_WRITE: u64 = 1 << 9;
+use crate::prelude::*;
 
 /// The wait objects of the calls that block.
 const OBJECTS: [u32; 4] = [FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD];
@@ -59,7 +42,7 @@ impl Waitables {
     fn open(wait_obj: u32) -> Waitables {
         let node = Node::open_with(|setup| setup.cq.wait_obj = wait_obj);
         let cntr = node.domain.open_counter(counter_attr(wait_obj)).expect("a counter");
-        let eq = node.fabric.open_eq(FiEqAttr { wait_obj, ..eq_attr(FI_WRITE) }).expect("an event queue");
+        let eq = node.fabric.open_eq(FiEqAttr { wait_obj, ..eq_attr(WRITE) }).expect("an event queue");
         // There is no set without a wait object.
         let set = open_set(&node, if wait_obj == FI_WAIT_NONE { FI_WAIT_YIELD } else { wait_obj });
         Waitables { cntr, eq, member: open_member(&node, &set), set, node }
@@ -286,7 +269,7 @@ fn wait_set_has_the_waits_of_its_members() {
         let (wait_set, wait_cond) = (set.as_ptr(), FI_CQ_COND_THRESHOLD);
         let attr = FiCqAttr { wait_obj: FI_WAIT_SET, wait_set, wait_cond, ..cq_attr(FI_CQ_FORMAT_TAGGED) };
         let cq = node.domain.open_cq(attr).expect("a completion queue");
-        let attr = FiEqAttr { wait_obj: FI_WAIT_SET, wait_set, ..eq_attr(FI_WRITE) };
+        let attr = FiEqAttr { wait_obj: FI_WAIT_SET, wait_set, ..eq_attr(WRITE) };
         let eq = node.fabric.open_eq(attr).expect("an event queue");
         let (cntr, wait) = (open_member(&node, &set), |timeout_ms| call!(set, ops.wait, timeout_ms));
         let (mut said, mut event, mut room) = (0_u32, 0, [0_u64; 2]);

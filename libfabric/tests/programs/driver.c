@@ -6,7 +6,6 @@
 
 #include "driver.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -45,11 +44,6 @@ static void end_late(int number)
     if (write(2, "too late: ", 10) + write(2, late, strlen(late)) + write(2, "\n", 1) > 0)
         _exit(1);
     _exit(1);
-}
-
-void yield_to_others(void)
-{
-    sched_yield();
 }
 
 void barrier(struct fid_cq *cq)
@@ -157,24 +151,6 @@ void open_domain_of(struct session *session, struct fi_info *info)
         require_open_objects(session);
 }
 
-struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size)
-{
-    struct fi_cq_attr attr = { .format = format, .wait_obj = wait_obj, .size = size };
-    struct fid_cq *cq;
-
-    MUST(fi_cq_open(domain, &attr, &cq, NULL));
-    return cq;
-}
-
-struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count)
-{
-    struct fi_av_attr attr = { .type = type, .count = count };
-    struct fid_av *av;
-
-    MUST(fi_av_open(domain, &attr, &av, NULL));
-    return av;
-}
-
 void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers)
 {
     struct name {
@@ -191,31 +167,11 @@ void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers)
         require(fi_av_insert(av, all[i].bytes, 1, &peers[i], 0, NULL) == 1, "fi_av_insert", 0);
 }
 
-uint64_t base_of(const struct fi_info *info, const void *memory)
-{
-    return info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC) ? (uintptr_t)memory : 0;
-}
-
-void exchange_segment(const struct fi_info *info, struct fid_mr *mr, const void *memory, struct segment *all)
-{
-    struct segment mine = { .key = fi_mr_key(mr), .base = base_of(info, memory) };
-
-    exchange(&mine, sizeof mine, all);
-}
-
-void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *endpoint)
-{
-    if (!(info->domain_attr->mr_mode & FI_MR_ENDPOINT))
-        return;
-    MUST(fi_mr_bind(mr, &endpoint->fid, 0));
-    MUST(fi_mr_enable(mr));
-}
-
 void close_session(struct session *session)
 {
-    CLOSE_OPEN(session->endpoint);
-    CLOSE_OPEN(session->cq);
-    CLOSE_OPEN(session->av);
+    CLOSE(session->endpoint);
+    CLOSE(session->cq);
+    CLOSE(session->av);
     CLOSE(session->domain);
     CLOSE(session->fabric);
     fi_freeinfo(session->info);
@@ -228,25 +184,20 @@ void make_progress(struct fid_cq *cq)
     require(result >= 0 || result == -FI_EAGAIN, "fi_cq_read of nothing", result);
 }
 
-struct fi_cq_tagged_entry next_completion(struct fid_cq *cq)
+void await_completions(struct fid_cq *cq, int count)
 {
-    struct fi_cq_tagged_entry entry = { 0 };
+    struct fi_cq_tagged_entry entry;
     struct fi_cq_err_entry error = { 0 };
     ssize_t result;
 
-    WAIT_UNTIL((result = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN, (void)0);
-    if (result == -FI_EAVAIL) {
-        require(fi_cq_readerr(cq, &error, 0) == 1, "fi_cq_readerr", 0);
-        require(0, "an operation failed", -error.err);
+    for (; count > 0; count--) {
+        WAIT_UNTIL((result = fi_cq_read(cq, &entry, 1)) != -FI_EAGAIN, (void)0);
+        if (result == -FI_EAVAIL) {
+            require(fi_cq_readerr(cq, &error, 0) == 1, "fi_cq_readerr", 0);
+            require(0, "an operation failed", -error.err);
+        }
+        require(result == 1, "fi_cq_read", result);
     }
-    require(result == 1, "fi_cq_read", result);
-    return entry;
-}
-
-void await_completions(struct fid_cq *cq, int count)
-{
-    while (count-- > 0)
-        next_completion(cq);
 }
 
 void fill(void *memory, size_t len_bytes, unsigned seed)

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,16 +11,13 @@
 #include <string.h>
 
 #include <rdma/fabric.h>
-#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
-#include <rdma/fi_collective.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
-#include <rdma/fi_trigger.h>
 
 enum { RANKS = 2, NAME_MAX_BYTES = 64 };
 
@@ -46,36 +44,16 @@ void require(int is_true, const char *what, long result);
         require(result_ == 0, #call, result_);  \
     } while (0)
 
-/* Repeats a call while it is refused with -FI_EAGAIN. */
-#define POST(make_progress, call)                      \
-    do {                                               \
-        long result_;                                  \
-        step = #call;                                  \
-        while ((result_ = (long)(call)) == -FI_EAGAIN) \
-            make_progress;                             \
-        require(result_ == 0, #call, result_);         \
-    } while (0)
-
 #define WAIT_UNTIL(condition, make_progress) \
     do {                                     \
         step = #condition;                   \
         while (!(condition)) {               \
             make_progress;                   \
-            yield_to_others();               \
+            sched_yield();                   \
         }                                    \
     } while (0)
 
 #define CLOSE(object) MUST(fi_close(&(object)->fid))
-
-/* Closes an object that is open, and forgets it. */
-#define CLOSE_OPEN(object) \
-    do {                   \
-        if (object)        \
-            CLOSE(object); \
-        object = NULL;     \
-    } while (0)
-
-void yield_to_others(void);
 
 /* Waits until all ranks are here. Makes progress with the queue meanwhile, if there is one. */
 void barrier(struct fid_cq *cq);
@@ -91,7 +69,7 @@ struct fi_info *query(struct fi_info *hints);
 /* Requires that no info meets the hints for this version, after which a program asks for less. Keeps the hints. */
 void require_unmet(uint32_t version, const struct fi_info *hints);
 
-/* The objects that most programs open once. */
+/* The objects that a program opens once. */
 struct session {
     struct fi_info *info;
     struct fid_fabric *fabric;
@@ -104,26 +82,12 @@ struct session {
 
 /* Opens the fabric and the domain of an info. close_session frees the info. */
 void open_domain_of(struct session *session, struct fi_info *info);
-struct fid_cq *open_cq(struct fid_domain *domain, enum fi_cq_format format, enum fi_wait_obj wait_obj, size_t size);
-struct fid_av *open_av(struct fid_domain *domain, enum fi_av_type type, size_t count);
 /* Exchanges the names of one endpoint of each rank, and inserts them. */
 void insert_names(struct fid_ep *endpoint, struct fid_av *av, fi_addr_t *peers);
-/* The memory of a rank that the others access, as each of them must address it. */
-struct segment {
-    uint64_t key, base;
-};
-
-/* How a peer addresses memory: by its address where the provider wants that, else from its start. */
-uint64_t base_of(const struct fi_info *info, const void *memory);
-/* Tells the other ranks how to address the memory of a region, and learns that of theirs. */
-void exchange_segment(const struct fi_info *info, struct fid_mr *mr, const void *memory, struct segment *all);
-/* Binds a region to the endpoint where the provider wants that. */
-void bind_region(const struct fi_info *info, struct fid_mr *mr, struct fid_ep *endpoint);
-/* Closes what is open, the endpoint first. */
+/* Closes all objects, the endpoint first. */
 void close_session(struct session *session);
 
-/* Waits for the next completion. It may have the format of any queue up to TAGGED. */
-struct fi_cq_tagged_entry next_completion(struct fid_cq *cq);
+/* Waits for this number of completions, which may have any format up to TAGGED. */
 void await_completions(struct fid_cq *cq, int count);
 /* Reads the queue without taking a completion. */
 void make_progress(struct fid_cq *cq);

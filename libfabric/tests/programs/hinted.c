@@ -8,6 +8,21 @@
 enum { LEN_BYTES = 1 << 17, TAG = 7, KEY_BYTES = 2 };
 #define ACCESS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
+/* Repeats a call while it is refused with -FI_EAGAIN. */
+#define POST(call)                                     \
+    do {                                               \
+        long result_;                                  \
+        step = #call;                                  \
+        while ((result_ = (long)(call)) == -FI_EAGAIN) \
+            make_progress(session.cq);                 \
+        require(result_ == 0, #call, result_);         \
+    } while (0)
+
+/* The memory of a rank that the other accesses, as it must address it. */
+struct segment {
+    uint64_t key, base;
+};
+
 static struct session session;
 static char out[LEN_BYTES], in[LEN_BYTES], memory[LEN_BYTES], expected[LEN_BYTES];
 static struct fid_mr *out_mr, *in_mr, *memory_mr;
@@ -236,7 +251,10 @@ static struct fid_mr *register_region(void *start, uint64_t access, uint64_t key
     if (session.info->domain_attr->mr_mode & FI_MR_PROV_KEY)
         key = 0;
     MUST(fi_mr_reg(session.domain, start, LEN_BYTES, FI_SEND | FI_RECV | access, 0, key, 0, &mr, NULL));
-    bind_region(session.info, mr, session.endpoint);
+    if (session.info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
+        MUST(fi_mr_bind(mr, &session.endpoint->fid, 0));
+        MUST(fi_mr_enable(mr));
+    }
     return mr;
 }
 
@@ -248,10 +266,10 @@ static void pass_message(int is_tagged)
 
     if (is_tagged) {
         MUST(fi_trecv(ep, in, LEN_BYTES, in_desc, FI_ADDR_UNSPEC, TAG, 0, &contexts[0]));
-        POST(make_progress(session.cq), fi_tsend(ep, out, LEN_BYTES, out_desc, peer, TAG, &contexts[1]));
+        POST(fi_tsend(ep, out, LEN_BYTES, out_desc, peer, TAG, &contexts[1]));
     } else {
         MUST(fi_recv(ep, in, LEN_BYTES, in_desc, FI_ADDR_UNSPEC, &contexts[0]));
-        POST(make_progress(session.cq), fi_send(ep, out, LEN_BYTES, out_desc, peer, &contexts[1]));
+        POST(fi_send(ep, out, LEN_BYTES, out_desc, peer, &contexts[1]));
     }
     await_completions(session.cq, 2);
     require(!memcmp(in, expected, LEN_BYTES), "another message", 0);
@@ -259,20 +277,21 @@ static void pass_message(int is_tagged)
 
 static void read_and_write(uint64_t caps)
 {
-    struct segment all[RANKS], *there = &all[1 - rank];
+    struct fid_ep *ep = session.endpoint;
     fi_addr_t peer = session.peers[1 - rank];
+    int has_addresses = (session.info->domain_attr->mr_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC)) != 0;
+    struct segment mine = { .key = fi_mr_key(memory_mr), .base = has_addresses ? (uintptr_t)memory : 0 };
+    struct segment all[RANKS], *there = &all[1 - rank];
 
-    exchange_segment(session.info, memory_mr, memory, all);
-    POST(make_progress(session.cq), fi_read(session.endpoint, in, LEN_BYTES, fi_mr_desc(in_mr), peer, there->base,
-                                            there->key, &contexts[0]));
+    exchange(&mine, sizeof mine, all);
+    POST(fi_read(ep, in, LEN_BYTES, fi_mr_desc(in_mr), peer, there->base, there->key, &contexts[0]));
     await_completions(session.cq, 1);
     require(!memcmp(in, expected, LEN_BYTES), "other bytes", 0);
     barrier(session.cq);
     /* Charm++ asks for remote reads alone. */
     if (caps & FI_REMOTE_READ && !(caps & FI_REMOTE_WRITE))
         return;
-    POST(make_progress(session.cq), fi_write(session.endpoint, out, LEN_BYTES, fi_mr_desc(out_mr), peer, there->base,
-                                             there->key, &contexts[0]));
+    POST(fi_write(ep, out, LEN_BYTES, fi_mr_desc(out_mr), peer, there->base, there->key, &contexts[0]));
     await_completions(session.cq, 1);
     WAIT_UNTIL(!memcmp(memory, expected, LEN_BYTES), make_progress(session.cq));
 }
@@ -282,6 +301,8 @@ void run_hinted(struct fi_info *hints)
     uint64_t caps = hints->caps;
     enum fi_threading threading = hints->domain_attr->threading;
     struct fi_info *info = query(hints);
+    struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE };
+    struct fi_av_attr av_attr = { .type = info->domain_attr->av_type };
 
     /* For an older tcp, NCCL's plugin asks more of its endpoints than of the provider. */
     for (struct fi_info *each = info; program->offered_as && each; each = each->next)
@@ -291,8 +312,8 @@ void run_hinted(struct fi_info *hints)
     require(program->version >= FI_VERSION(1, 5) || info->domain_attr->mr_mode == FI_MR_BASIC ||
                 info->domain_attr->mr_mode == FI_MR_SCALABLE,
             "a mode of memory of old", info->domain_attr->mr_mode);
-    session.cq = open_cq(session.domain, FI_CQ_FORMAT_TAGGED, FI_WAIT_NONE, 0);
-    session.av = open_av(session.domain, info->domain_attr->av_type, 0);
+    MUST(fi_cq_open(session.domain, &cq_attr, &session.cq, NULL));
+    MUST(fi_av_open(session.domain, &av_attr, &session.av, NULL));
     MUST(fi_endpoint(session.domain, info, &session.endpoint, NULL));
     MUST(fi_ep_bind(session.endpoint, &session.cq->fid, FI_TRANSMIT | FI_RECV));
     MUST(fi_ep_bind(session.endpoint, &session.av->fid, 0));

@@ -58,113 +58,68 @@ fn parse_with_payload(
 
 #[test]
 fn line_layout_is_as_documented() {
+    use Payload::{Inline, Outside};
+
     let both = make_message(10, Some(0x0304), Some(0x0506), AwaitedReply::Arrival);
+    let plain = |len_bytes| Header::Message(make_message(len_bytes, None, None, AwaitedReply::Nothing));
+    let offer = make_rma(10, RmaKind::Offer { data: None, remote_bytes: 1 });
+    let write = make_rma(2, RmaKind::Write { data: Some(3) });
+    let refused = Outcome::Refused(Refusal::Access);
+    let handshake = |step, data_bytes| Connection(HandshakeHeader { step, number: 9, data_bytes });
+    let region = MappableRegion { key: 5, address: 6, len_bytes: 10, access: 9, remote_bytes: 1 };
+    let counted = CountedWrite { key: 5, address: 6, len_bytes: 1, data: Some(3) };
+    let product = make_atomic(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 1);
+    let long_write = make_atomic(AtomicKind::Base, AtomicOp::Write, Datatype::Int8, ATOMIC_MAX_BYTES);
+    let none = Inline(&[]);
     let cases: Vec<(Header, Payload<'_>, &[u64])> = vec![
         (
             Header::Message(both),
-            Payload::Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+            Inline(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
             &[0x000a_0701_0000_beef, 0x0304, 0x0506, 0x0807_0605_0403_0201, 0x0a09],
         ),
-        (
-            Header::Message(make_message(0, None, None, AwaitedReply::Nothing)),
-            Payload::Inline(&[]),
-            &[0x0000_0001_0000_beef],
-        ),
-        (
-            Header::Message(make_message(57, None, None, AwaitedReply::Nothing)),
-            Payload::Outside(57),
-            &[0x0039_4001_0000_beef],
-        ),
+        (plain(0), none, &[0x0000_0001_0000_beef]),
+        (plain(57), Outside(57), &[0x0039_4001_0000_beef]),
         (
             Header::Message(make_message(0x0001_0000, Some(5), None, AwaitedReply::Match)),
-            Payload::Outside(PIECE_MAX_BYTES),
+            Outside(PIECE_MAX_BYTES),
             &[0x8000_c901_0000_beef, 5, 0x0001_0000],
         ),
-        (Ack { received: u64::MAX }, Payload::Inline(&[]), &[0x0000_0002_0000_beef, u64::MAX]),
+        (Ack { received: u64::MAX }, none, &[0x0000_0002_0000_beef, u64::MAX]),
         (
             Request { message: both, op: 9, remote_bytes: 2 },
-            Payload::Inline(&[7, 8]),
+            Inline(&[7, 8]),
             &[0x0002_0703_0000_beef, 9, 0x0304, 0x0506, 10, 0x0807],
         ),
-        (Clear { op: 9, cannot_pull: true }, Payload::Inline(&[]), &[0x0000_0104_0000_beef, 9]),
-        (Data { op: 9, len_bytes: 1 }, Payload::Inline(&[6]), &[0x0001_0005_0000_beef, 9, 6]),
-        (Done { op: 9, fault: true }, Payload::Inline(&[]), &[0x0000_0106_0000_beef, 9]),
-        (Matched { number: 9 }, Payload::Inline(&[]), &[0x0000_0007_0000_beef, 9]),
-        (Credit { granted_bytes: 9 }, Payload::Inline(&[]), &[0x0000_0008_0000_beef, 9]),
-        (Fence { matched: true }, Payload::Inline(&[]), &[0x0000_0109_0000_beef]),
-        (Fenced, Payload::Inline(&[]), &[0x0000_000a_0000_beef]),
-        (make_rma(10, RmaKind::Read), Payload::Inline(&[]), &[0x0000_000b_0000_beef, 9, 5, 6, 10]),
-        (make_rma(10, RmaKind::Flush), Payload::Inline(&[]), &[0x0000_0015_0000_beef, 9, 5, 6, 10]),
+        (Clear { op: 9, cannot_pull: true }, none, &[0x0000_0104_0000_beef, 9]),
+        (Data { op: 9, len_bytes: 1 }, Inline(&[6]), &[0x0001_0005_0000_beef, 9, 6]),
+        (Done { op: 9, fault: true }, none, &[0x0000_0106_0000_beef, 9]),
+        (Matched { number: 9 }, none, &[0x0000_0007_0000_beef, 9]),
+        (Credit { granted_bytes: 9 }, none, &[0x0000_0008_0000_beef, 9]),
+        (Fence { matched: true }, none, &[0x0000_0109_0000_beef]),
+        (Fenced, none, &[0x0000_000a_0000_beef]),
+        (make_rma(10, RmaKind::Read), none, &[0x0000_000b_0000_beef, 9, 5, 6, 10]),
+        (make_rma(10, RmaKind::Flush), none, &[0x0000_0015_0000_beef, 9, 5, 6, 10]),
+        (write, Inline(&[7, 8]), &[0x0002_010c_0000_beef, 9, 5, 6, 3, 0x0807]),
+        (offer, Inline(&[7]), &[0x0001_000d_0000_beef, 9, 5, 6, 10, 7]),
         (
-            make_rma(2, RmaKind::Write { data: Some(3) }),
-            Payload::Inline(&[7, 8]),
-            &[0x0002_010c_0000_beef, 9, 5, 6, 3, 0x0807],
-        ),
-        (
-            make_rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }),
-            Payload::Inline(&[7]),
-            &[0x0001_000d_0000_beef, 9, 5, 6, 10, 7],
-        ),
-        (
-            with_durability(make_rma(2, RmaKind::Write { data: Some(3) }), Durable::Written),
-            Payload::Inline(&[7, 8]),
+            with_durability(write, Durable::Written),
+            Inline(&[7, 8]),
             &[0x0002_030c_0000_beef, 9, 5, 6, 3, 0x0807],
         ),
+        (with_durability(offer, Durable::Everything), Inline(&[7]), &[0x0001_040d_0000_beef, 9, 5, 6, 10, 7]),
+        (Header::MappableRegion(region), Inline(&[7]), &[0x0001_0011_0000_beef, 9, 5, 6, 10, 7]),
+        (ReadData { op: 9, len_bytes: 1 }, Inline(&[6]), &[0x0001_000e_0000_beef, 9, 6]),
+        (Answer { op: 9, outcome: refused }, none, &[0x0000_020f_0000_beef, 9]),
+        (Header::CountedWrite(counted), Inline(&[7]), &[0x0001_0113_0000_beef, 5, 6, 3, 7]),
+        (Header::Written { count: 9, outcome: refused }, none, &[0x0000_0214_0000_beef, 9]),
+        (product, Inline(&[7, 8]), &[0x0002_0010_0000_beef, 9, 5, 6, 0x0001_0303_0000_0001, 0x0807]),
         (
-            with_durability(
-                make_rma(10, RmaKind::Offer { data: None, remote_bytes: 1 }),
-                Durable::Everything,
-            ),
-            Payload::Inline(&[7]),
-            &[0x0001_040d_0000_beef, 9, 5, 6, 10, 7],
-        ),
-        (
-            Header::MappableRegion(MappableRegion {
-                key: 5,
-                address: 6,
-                len_bytes: 10,
-                access: 9,
-                remote_bytes: 1,
-            }),
-            Payload::Inline(&[7]),
-            &[0x0001_0011_0000_beef, 9, 5, 6, 10, 7],
-        ),
-        (ReadData { op: 9, len_bytes: 1 }, Payload::Inline(&[6]), &[0x0001_000e_0000_beef, 9, 6]),
-        (
-            Answer { op: 9, outcome: Outcome::Refused(Refusal::Access) },
-            Payload::Inline(&[]),
-            &[0x0000_020f_0000_beef, 9],
-        ),
-        (
-            Header::CountedWrite(CountedWrite { key: 5, address: 6, len_bytes: 1, data: Some(3) }),
-            Payload::Inline(&[7]),
-            &[0x0001_0113_0000_beef, 5, 6, 3, 7],
-        ),
-        (
-            Header::Written { count: 9, outcome: Outcome::Refused(Refusal::Access) },
-            Payload::Inline(&[]),
-            &[0x0000_0214_0000_beef, 9],
-        ),
-        (
-            make_atomic(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 1),
-            Payload::Inline(&[7, 8]),
-            &[0x0002_0010_0000_beef, 9, 5, 6, 0x0001_0303_0000_0001, 0x0807],
-        ),
-        (
-            make_atomic(AtomicKind::Base, AtomicOp::Write, Datatype::Int8, ATOMIC_MAX_BYTES),
-            Payload::Outside(PIECE_MIN_BYTES),
+            long_write,
+            Outside(PIECE_MIN_BYTES),
             &[0x1000_c010_0000_beef, 9, 5, 6, 0x0000_0b00_0000_4000, 0x4000],
         ),
-        (
-            Connection(HandshakeHeader { step: HandshakeStep::Reject, number: 9, data_bytes: 2 }),
-            Payload::Inline(&[7, 8]),
-            &[0x0002_0212_0000_beef, 9, 0x0807],
-        ),
-        (
-            Connection(HandshakeHeader { step: HandshakeStep::Request, number: 9, data_bytes: 256 }),
-            Payload::Outside(256),
-            &[0x0100_4012_0000_beef, 9],
-        ),
+        (handshake(HandshakeStep::Reject, 2), Inline(&[7, 8]), &[0x0002_0212_0000_beef, 9, 0x0807]),
+        (handshake(HandshakeStep::Request, 256), Outside(256), &[0x0100_4012_0000_beef, 9]),
     ];
     let kinds: BTreeSet<u8> =
         cases.iter().map(|(header, ..)| header.encode_words(drop::<u64>).form.kind()).collect();
@@ -358,10 +313,8 @@ fn unpublished_line_holds_zero_or_the_first_word_of_the_previous_lap() {
         assert_ne!(sequence_in_first_word(before), sequence_in_first_word(next));
         for at in 0..2 {
             for change in 1..=u64::from(u8::MAX) {
-                assert!(
-                    !is_from_previous_lap(next ^ change << (8 * at), position),
-                    "a changed sequence number was accepted"
-                );
+                let changed = next ^ change << (8 * at);
+                assert!(!is_from_previous_lap(changed, position), "accepted a changed sequence number");
             }
         }
     }

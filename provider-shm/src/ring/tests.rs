@@ -35,10 +35,8 @@ fn make_ring_at(data: DataArea, lines: u64, bytes: u64) -> (Producer, Consumer) 
         segment.line(before)[0].store(line::piece_line_word(sequence_at(before), 1), Ordering::Relaxed);
     }
     let other = Segment::map(&file).unwrap();
-    (
-        Producer::starting_at(segment, lines, bytes),
-        Consumer::starting_at(other, Ways::ring_only(), lines, bytes),
-    )
+    let consumer = Consumer::starting_at(other, Ways::ring_only(), lines, bytes);
+    (Producer::starting_at(segment, lines, bytes), consumer)
 }
 
 fn make_message(len_bytes: usize, tag: Option<u64>, data: Option<u64>) -> Header {
@@ -139,9 +137,8 @@ fn max_kind() -> u8 {
 
 /// Any form of header that can have payload, or any that cannot.
 fn any_form(has_payload: bool) -> impl Strategy<Value = Form> {
-    prop::sample::select(
-        Form::all().filter(|form| form.can_have_payload() == has_payload).collect::<Vec<_>>(),
-    )
+    let forms: Vec<_> = Form::all().filter(|form| form.can_have_payload() == has_payload).collect();
+    prop::sample::select(forms)
 }
 
 /// Any header, and the length of its payload.
@@ -178,11 +175,7 @@ proptest! {
     #[test]
     fn frames_arrive_whole_and_in_order(
         steps in prop::collection::vec(any_step(), 1..100),
-        start_lines in prop_oneof![
-            Just(0),
-            Just((1 << 16) - 3 * LINES as u64),
-            any::<u32>().prop_map(u64::from),
-        ],
+        start_lines in prop_oneof![Just(0), Just((1 << 16) - 3 * LINES as u64), 0..1_u64 << 32],
         start_units in 0_u64..10_000,
         data in prop::sample::select(DataArea::ALL.to_vec()),
     ) {
@@ -198,9 +191,7 @@ proptest! {
                     sender.frames.push_back((header, make_payload(size, salt)));
                     model.push((header, make_payload(size, salt)));
                 }
-                Step::Send(calls) => {
-                    sender.send_until_full(&mut producer, calls);
-                }
+                Step::Send(calls) => _ = sender.send_until_full(&mut producer, calls),
                 Step::Receive(budget_frames) => {
                     let count = consumer.receive(LINK, budget_frames, &mut recorder).unwrap();
                     prop_assert!(count <= budget_frames);
@@ -348,15 +339,10 @@ fn decreasing_progress_breaks_the_ring() {
 fn ring_broken_while_sending_answers_full() {
     let (mut producer, _consumer) = make_ring();
     let bytes = make_payload(DATA_MAX_BYTES - DATA_UNIT_BYTES, 1);
-    assert_eq!(
-        producer.send(&make_message(bytes.len(), None, None), &split_in_three_slices(&bytes)),
-        Sent::Whole
-    );
+    let header = make_message(bytes.len(), None, None);
+    assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Whole);
     producer.segment().consumed_bytes().store(1, Ordering::Relaxed);
-    assert_eq!(
-        producer.send(&make_message(bytes.len(), None, None), &split_in_three_slices(&bytes)),
-        Sent::Full
-    );
+    assert_eq!(producer.send(&header, &split_in_three_slices(&bytes)), Sent::Full);
     assert!(producer.is_broken() && !producer.is_mid_frame());
 }
 

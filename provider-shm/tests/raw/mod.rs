@@ -109,11 +109,6 @@ impl RawSocket {
         }
         Some(RawMessage { bytes: bytes[..count].to_vec(), descriptors })
     }
-
-    /// Reads one message, if there is one, and returns whether the endpoint has hung up.
-    pub(crate) fn read_and_check_hang_up(&self) -> bool {
-        self.try_receive().is_some_and(|message| message.bytes.is_empty())
-    }
 }
 
 /// A greeting of an endpoint at this address.

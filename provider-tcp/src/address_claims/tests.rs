@@ -40,6 +40,13 @@ impl TimedClaims {
         TimedClaims { claims: AddressClaims::new(HOLD), now: Instant::now(), accepted_count: 0 }
     }
 
+    /// Records claims of the address with port 1.
+    fn of_links(links: &[LinkId]) -> TimedClaims {
+        let mut timed = TimedClaims::new();
+        links.iter().for_each(|link| _ = timed.accept(*link, 1));
+        timed
+    }
+
     /// Records the claim of a link whose token is a thousand times its number.
     fn accept(&mut self, link: LinkId, port: u16) -> Admission {
         self.accept_claim_of(link, address(port))
@@ -93,8 +100,10 @@ impl TimedClaims {
     #[track_caller]
     fn finish_next_check_with(&mut self, expected: &[(LinkId, ClaimStatus)]) -> Vec<LinkId> {
         let plan = self.start_next_check().expect("a check");
-        let asked: Vec<LinkId> = plan.asked.iter().map(|(link, _)| *link).collect();
-        assert_eq!(asked, expected.iter().map(|(link, _)| *link).collect::<Vec<_>>());
+        assert!(
+            plan.asked.iter().map(|(link, _)| link).eq(expected.iter().map(|(link, _)| link)),
+            "{plan:?}"
+        );
         let answers =
             plan.asked.iter().zip(expected).map(|((link, token), (_, status))| (*link, *token, *status));
         self.claims.finish_check(&plan, &CheckOutcome::Answered(answers.collect()), self.now)
@@ -122,8 +131,7 @@ impl TimedClaims {
 
 #[test]
 fn second_claim_is_held_until_it_is_confirmed() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE]);
     assert_eq!(timed.accept(TWO, 1), Admission::Held);
     assert_eq!(timed.accept(THREE, 2), Admission::Open, "of another address");
     // One check asks about both links of the contested address. This check comes before the check of the
@@ -181,10 +189,7 @@ fn link_may_be_held_without_a_limit() {
 
 #[test]
 fn end_of_the_contesting_link_admits_the_oldest_held_one() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
-    timed.accept(TWO, 1);
-    timed.accept(THREE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE, TWO, THREE]);
     timed.claims.remove_link(ONE, address(1));
     assert_eq!(timed.pop_all_admitted(), [TWO]);
     // When TWO ends, THREE waits to be admitted. When THREE ends, too, no link waits any more.
@@ -196,9 +201,7 @@ fn end_of_the_contesting_link_admits_the_oldest_held_one() {
 
 #[test]
 fn hung_up_link_contests_nothing_and_is_read_to_its_end() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
-    timed.accept(TWO, 1);
+    let mut timed = TimedClaims::of_links(&[ONE, TWO]);
     let plan = timed.start_next_check().unwrap();
     timed.claims.record_hang_up(ONE, address(1), HangUp::EndOfStream);
     assert_eq!(timed.pop_all_admitted(), [TWO]);
@@ -210,8 +213,7 @@ fn hung_up_link_contests_nothing_and_is_read_to_its_end() {
 
 #[test]
 fn unclear_claim_stays_unless_another_link_is_proven() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE]);
     for _ in 0..CHECK_UNCLEAR_MAX {
         assert_eq!(timed.finish_next_check_with(&[(ONE, ClaimStatus::Unclear)]), []);
         timed.now += HOLD;
@@ -229,8 +231,7 @@ fn unclear_claim_stays_unless_another_link_is_proven() {
 
 #[test]
 fn silent_address_is_asked_a_few_times_and_an_unreachable_one_once() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE]);
     for _ in 1..CHECK_SILENT_MAX {
         assert_eq!(timed.finish_next_check_without_answer(&CheckOutcome::Silent), []);
         assert!(timed.advance_to_timer() > Duration::from_secs(1), "the peer may compute for long");
@@ -259,8 +260,7 @@ fn claim_beside_a_link_that_comes_up_is_checked_until_there_is_an_answer() {
 
 #[test]
 fn link_accepted_during_a_check_is_checked_next() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE]);
     let plan = timed.start_next_check().unwrap();
     timed.accept(TWO, 1);
     assert_eq!(timed.start_next_check(), None, "one check of an address at a time");
@@ -272,8 +272,7 @@ fn link_accepted_during_a_check_is_checked_next() {
 
 #[test]
 fn answer_about_an_ended_link_with_the_same_id_is_ignored() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE]);
     let plan = timed.start_next_check().unwrap();
     timed.claims.remove_link(ONE, address(1));
     let (from, arrived_at) = (SourceHost::of(address(1)), timed.now);
@@ -308,11 +307,8 @@ fn contested_claims_leave_places_for_background_checks() {
     assert!(!background.is_empty(), "contested checks have taken all places");
     assert_eq!(contested.len() + background.len(), CHECKS_MAX);
     timed.finish_checks_without_answer(&contested);
-    assert_eq!(
-        timed.start_all_checks().len(),
-        CHECKS_CONTESTED_MAX,
-        "places change hands only within a kind"
-    );
+    let again = timed.start_all_checks();
+    assert_eq!(again.len(), CHECKS_CONTESTED_MAX, "places change hands only within a kind");
 }
 
 #[test]
@@ -344,8 +340,7 @@ fn number_of_checks_of_a_host_is_limited() {
 
 #[test]
 fn postponed_check_is_made_later() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE]);
     let plan = timed.start_next_check().unwrap();
     assert!(timed.claims.postpone_check(&plan, timed.now).is_empty());
     assert_eq!(timed.start_next_check(), None);
@@ -355,8 +350,7 @@ fn postponed_check_is_made_later() {
 
 #[test]
 fn claim_beyond_the_held_ones_is_refused_and_has_them_checked_at_once() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE]);
     for number in 0..HELD_MAX_LINKS {
         assert_eq!(timed.accept(LinkId(10 + number as u32), 1), Admission::Held);
     }
@@ -438,15 +432,13 @@ fn confirmed_links_of_an_address_are_limited() {
 
 #[test]
 fn unproven_link_of_an_address_gives_its_place_to_a_confirmed_one() {
-    let mut timed = TimedClaims::new();
-    timed.accept(ONE, 1);
+    let mut timed = TimedClaims::of_links(&[ONE]);
     accept_and_confirm(&mut timed, UNHELD_MAX_LINKS_OF_ADDRESS - 1);
     timed.pop_all_admitted();
     timed.accept(TWO, 1);
     timed.accept(THREE, 1);
-    let verdicts = [ClaimStatus::Unclear, ClaimStatus::Confirmed, ClaimStatus::Confirmed];
-    let asked = [ONE, TWO, THREE];
-    let answers: Vec<_> = asked.into_iter().zip(verdicts).collect();
+    let confirmed = [TWO, THREE].map(|link| (link, ClaimStatus::Confirmed));
+    let answers = [&[(ONE, ClaimStatus::Unclear)][..], &confirmed].concat();
     assert_eq!(timed.finish_next_check_with(&answers), [ONE, THREE], "one place for two");
     assert_eq!(timed.pop_all_admitted(), [TWO]);
 }

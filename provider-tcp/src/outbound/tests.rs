@@ -69,10 +69,14 @@ fn expected_stream() -> Vec<u8> {
 }
 
 /// The sending half of a connected link, with the hello still staged.
-fn make_connected(spare: &mut SpareBuffers) -> Outbound {
-    let mut outbound = Outbound::new(true);
-    outbound.stage_bytes(HELLO, spare);
-    outbound
+fn make_connected() -> (Outbound, SpareBuffers) {
+    make_outbound(true)
+}
+
+fn make_outbound(is_connected: bool) -> (Outbound, SpareBuffers) {
+    let (mut outbound, mut spare) = (Outbound::new(is_connected), SpareBuffers::default());
+    outbound.stage_bytes(HELLO, &mut spare);
+    (outbound, spare)
 }
 
 #[test]
@@ -82,8 +86,7 @@ fn frame_cut_at_any_byte_arrives_whole() {
     let head_bytes = stream.len() - HELLO.len() - LEN_BYTES;
     let cuts = (0..HELLO.len() + head_bytes + 3).chain([stream.len() - 1, stream.len()]);
     for cut in cuts {
-        let mut spare = SpareBuffers::default();
-        let mut outbound = make_connected(&mut spare);
+        let (mut outbound, mut spare) = make_connected();
         let socket = Script::new(&[Ok(cut)]);
         let (first, second) = payload.split_at(100);
         let slices = [IoSlice::new(first), IoSlice::new(second)];
@@ -92,10 +95,7 @@ fn frame_cut_at_any_byte_arrives_whole() {
         let mut taken = match sent {
             Sent::Full => {
                 assert!(cut <= HELLO.len(), "nothing of the frame was taken at {cut}");
-                assert!(
-                    outbound.stage_frame(&socket, &make_header(0), &[], &mut spare).is_ok(),
-                    "the link is free"
-                );
+                outbound.stage_frame(&socket, &make_header(0), &[], &mut spare).expect("a free link");
                 outbound.staging.consume(encode_header(0).len(), &mut spare);
                 continue;
             }
@@ -131,8 +131,7 @@ fn frame_cut_at_any_byte_arrives_whole() {
 
 #[test]
 fn blocked_link_makes_no_system_call() {
-    let (mut spare, payload) = (SpareBuffers::default(), make_payload());
-    let mut outbound = make_connected(&mut spare);
+    let ((mut outbound, mut spare), payload) = (make_connected(), make_payload());
     let socket = Script::new(&[Ok(1_000)]);
     let sent = outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
     let Sent::Partial(taken) = sent else { panic!("{sent:?}") };
@@ -150,8 +149,7 @@ fn blocked_link_makes_no_system_call() {
 
 #[test]
 fn hello_small_and_large_frames_leave_in_one_call() {
-    let (mut spare, payload) = (SpareBuffers::default(), make_payload());
-    let mut outbound = make_connected(&mut spare);
+    let ((mut outbound, mut spare), payload) = (make_connected(), make_payload());
     let socket = Script::new(&[EVERYTHING]);
     outbound.stage_frame(&socket, &make_header(3), &[IoSlice::new(b"abc")], &mut spare).unwrap();
     let pieces = [IoSlice::new(b"d"), IoSlice::new(b""), IoSlice::new(b"ef")];
@@ -167,8 +165,7 @@ fn hello_small_and_large_frames_leave_in_one_call() {
 
 #[test]
 fn full_staging_makes_room_by_writing() {
-    let mut spare = SpareBuffers::default();
-    let mut outbound = make_connected(&mut spare);
+    let (mut outbound, mut spare) = make_connected();
     let socket = Script::default();
     let payload = [9; 1000];
     let mut count = 0;
@@ -186,17 +183,13 @@ fn full_staging_makes_room_by_writing() {
 
 #[test]
 fn connecting_link_takes_and_writes_nothing() {
-    let mut spare = SpareBuffers::default();
-    let mut outbound = Outbound::new(false);
-    outbound.stage_bytes(HELLO, &mut spare);
+    let (mut outbound, mut spare) = make_outbound(false);
     let socket = Script::default();
     let large = make_payload();
     assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));
     assert_eq!(outbound.send(&socket, &make_header(1), &[IoSlice::new(b"x")], &mut spare), Sent::Full);
-    assert_eq!(
-        outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&large)], &mut spare),
-        Sent::Full
-    );
+    let sent = outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&large)], &mut spare);
+    assert_eq!(sent, Sent::Full);
     outbound.flush(&socket, Departure::Now, &mut spare);
     assert!(outbound.is_connecting() && socket.calls.get() == 0);
     socket.push_result(EVERYTHING);
@@ -209,17 +202,14 @@ fn connecting_link_takes_and_writes_nothing() {
 
 #[test]
 fn failed_link_takes_and_writes_nothing() {
-    let (mut spare, payload) = (SpareBuffers::default(), make_payload());
-    let mut outbound = make_connected(&mut spare);
+    let ((mut outbound, mut spare), payload) = (make_connected(), make_payload());
     let socket = Script::new(&[Err(Errno::EINTR), Err(Errno::EPIPE)]);
     outbound.flush(&socket, Departure::Now, &mut spare);
     assert_eq!((outbound.failure(), socket.calls.get()), (Some(Errno::EPIPE), 2));
     outbound.mark_writable();
     assert_eq!(outbound.stage_frame(&socket, &make_header(0), &[], &mut spare), Err(Full));
-    assert_eq!(
-        outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare),
-        Sent::Full
-    );
+    let sent = outbound.send(&socket, &make_header(LEN_BYTES), &[IoSlice::new(&payload)], &mut spare);
+    assert_eq!(sent, Sent::Full);
     outbound.flush(&socket, Departure::Now, &mut spare);
     assert_eq!(socket.calls.get(), 2);
     assert!(!outbound.can_end_stream());
@@ -227,8 +217,7 @@ fn failed_link_takes_and_writes_nothing() {
 
 #[test]
 fn held_bytes_are_pushed_once() {
-    let mut spare = SpareBuffers::default();
-    let mut outbound = make_connected(&mut spare);
+    let (mut outbound, mut spare) = make_connected();
     let socket = Script::new(&[EVERYTHING; 4]);
     outbound.flush(&socket, Departure::Now, &mut spare);
     outbound.push_held(&socket);
@@ -245,8 +234,7 @@ fn held_bytes_are_pushed_once() {
 
 #[test]
 fn push_follows_a_write_that_the_kernel_refused() {
-    let mut spare = SpareBuffers::default();
-    let mut outbound = make_connected(&mut spare);
+    let (mut outbound, mut spare) = make_connected();
     let socket = Script::new(&[EVERYTHING, Err(Errno::EAGAIN)]);
     outbound.flush(&socket, Departure::WithNext, &mut spare);
     outbound.stage_frame(&socket, &make_header(0), &[], &mut spare).unwrap();

@@ -1,11 +1,8 @@
 //! Reads, writes and atomic writes of a peer's memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 
-use homespun_rpma::{CompletionFlags, Error, Invalid, Operation, RemotePlace, Report, Usage};
-
-use crate::harness::{Memory, Net, Pair, expect_no_completion, expect_success, payload};
+use crate::prelude::*;
 
 const LENS_BYTES: [usize; 6] = [1, 8, 5000, 100_000, 300_000, (1 << 20) + 1];
 

@@ -2,19 +2,8 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::{Barrier, Mutex};
-use std::thread;
 
-use homespun_rpma::{
-    Connection, ConnectionConfig, DomainName, Error, LocalSlice, Operation, ReadyQueue, RemoteMemoryRegion,
-    RemotePlace, Report, Status,
-};
-
-use homespun_suite::sleeping::{join_in_time, spawn_sleeper};
-
-use crate::harness::{
-    Net, Pair, deep_config, expect_failure, expect_no_completion, expect_success, is_readable,
-    set_nonblocking, wait_readable,
-};
+use crate::prelude::*;
 
 fn separate_queues() -> ConnectionConfig {
     ConnectionConfig { receive_completion_queue_size: 10, ..ConnectionConfig::default() }
@@ -331,19 +320,13 @@ pub(crate) fn receive_queue_has_the_failed_receives(net: &Net) {
     }
 }
 
-/// The domains of the tests that the macro in `main.rs` does not list.
-const DOMAINS: [DomainName; 3] = [DomainName::Tcp, DomainName::Shm, DomainName::Auto];
-
-#[test]
-fn dropped_connection_leaves_completions_that_found_a_full_queue() {
+pub(crate) fn dropped_connection_leaves_completions_that_found_a_full_queue(net: &Net) {
     const COUNT: u64 = 5;
     let small = ConnectionConfig { completion_queue_size: 2, ..ConnectionConfig::default() };
     let separate = ConnectionConfig { receive_completion_queue_size: 2, ..small.clone() };
     let shared = ConnectionConfig { shared_completion_channel: true, ..separate.clone() };
-    for (domain, config) in
-        DOMAINS.into_iter().flat_map(|domain| [&small, &separate, &shared].map(|config| (domain, config)))
-    {
-        let Pair { client, server, .. } = Pair::connect_with(&Net::new(domain), config, config);
+    for config in [&small, &separate, &shared] {
+        let Pair { client, server, .. } = Pair::connect_with(net, config, config);
         for context in 0..COUNT {
             recv(&server, context);
             send(&client, 10 + context);
@@ -354,16 +337,15 @@ fn dropped_connection_leaves_completions_that_found_a_full_queue() {
         drop(client);
         drop(server);
         for context in 0..COUNT {
-            assert_eq!(sends.next().map(|sent| sent.op_context), Ok(10 + context), "{domain:?}");
-            assert_eq!(receives.next().map(|received| received.op_context), Ok(context), "{domain:?}");
+            assert_eq!(sends.next().map(|sent| sent.op_context), Ok(10 + context));
+            assert_eq!(receives.next().map(|received| received.op_context), Ok(context));
         }
         expect_no_completion(&sends);
         expect_no_completion(&receives);
     }
 }
 
-#[test]
-fn shared_channel_refuses_receives_while_too_many_are_unread() {
+pub(crate) fn shared_channel_refuses_receives_while_too_many_are_unread(net: &Net) {
     const SIZE: u32 = 2;
     let config = ConnectionConfig {
         completion_queue_size: SIZE,
@@ -371,25 +353,22 @@ fn shared_channel_refuses_receives_while_too_many_are_unread() {
         receive_queue_size: SIZE,
         ..shared_channel()
     };
-    for domain in DOMAINS {
-        let Pair { client, server, .. } =
-            Pair::connect_with(&Net::new(domain), &ConnectionConfig::default(), &config);
-        let mut count = 0;
-        while server.recv(LocalSlice::EMPTY, count) != Err(Error::QueueFull) {
-            send(&client, 9);
-            expect_success(client.completion_queue(), Operation::Send, 9);
-            expect_no_completion(server.completion_queue());
-            count += 1;
-            assert!(count < 100, "{domain:?}: receives complete without limit");
-        }
-        assert!(count >= u64::from(2 * SIZE), "{domain:?}: {count}");
-        // The other direction is not limited, nor are the reads of its queue.
-        recv(&client, 7);
-        send(&server, 8);
-        expect_success(server.completion_queue(), Operation::Send, 8);
-        for context in 0..count {
-            expect_success(server.receive_completion_queue().unwrap(), Operation::Recv, context);
-        }
-        recv(&server, count);
+    let Pair { client, server, .. } = Pair::connect_with(net, &ConnectionConfig::default(), &config);
+    let mut count = 0;
+    while server.recv(LocalSlice::EMPTY, count) != Err(Error::QueueFull) {
+        send(&client, 9);
+        expect_success(client.completion_queue(), Operation::Send, 9);
+        expect_no_completion(server.completion_queue());
+        count += 1;
+        assert!(count < 100, "receives complete without limit");
     }
+    assert!(count >= u64::from(2 * SIZE), "{count}");
+    // The other direction is not limited, nor are the reads of its queue.
+    recv(&client, 7);
+    send(&server, 8);
+    expect_success(server.completion_queue(), Operation::Send, 8);
+    for context in 0..count {
+        expect_success(server.receive_completion_queue().unwrap(), Operation::Recv, context);
+    }
+    recv(&server, count);
 }

@@ -1,19 +1,6 @@
 //! Connections: their requests, events and ends.
 
-use std::thread;
-use std::time::Duration;
-
-use homespun_rpma::{
-    AddressFormat, ConnectionConfig, ConnectionEvent, ConnectionRequest, Endpoint, Error, Invalid, Operation,
-    PRIVATE_DATA_MAX_BYTES, Report, Status, Usage,
-};
-
-use homespun_suite::sleeping::{join_in_time, spawn_sleeper};
-
-use crate::harness::{
-    Memory, Net, Pair, expect_event, expect_failure, expect_success, listen, next_request,
-    next_request_unless_given_up, payload, request, request_with_timeout, wait_readable,
-};
+use crate::prelude::*;
 
 pub(crate) fn accepted_request_connects_both_sides(net: &Net) {
     let (client_peer, server_peer) = (net.open_peer(), net.open_peer());

@@ -1,13 +1,6 @@
 //! Operations that fail: bad keys and ranges, missing rights, receives that are too short.
 
-use homespun_rpma::{
-    Connection, ConnectionEvent, Error, FlushType, Invalid, LocalSlice, Operation, RemoteMemoryRegion,
-    RemotePlace, Report, Status, Usage,
-};
-
-use crate::harness::{
-    Memory, Net, Pair, expect_event, expect_failure, expect_success, next_completion, payload,
-};
+use crate::prelude::*;
 
 /// What a test does to a peer's memory.
 type Access = fn(&Connection, &Memory, RemotePlace) -> Result<(), Error>;

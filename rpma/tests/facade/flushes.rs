@@ -4,14 +4,10 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::process;
 
-use homespun_rpma::{
-    Error, FlushType, MemoryRegion, Operation, Peer, PeerConfig, RemoteMemoryRegion, Report, Status,
-    Unsupported, Usage,
-};
 use homespun_suite::files::NamedFile;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-use crate::harness::{Memory, Net, Pair, expect_failure, expect_success, payload};
+use crate::prelude::*;
 
 const LEN_BYTES: usize = 100_000;
 

@@ -2,15 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
-use homespun_rpma::{
-    AddressFormat, Completion, CompletionQueue, Connection, ConnectionConfig, ConnectionEvent,
-    ConnectionRequest, DomainName, Endpoint, Error, LocalSlice, MemoryRegion, Operation, Peer, PeerAttr,
-    RemoteMemoryRegion, Status, Usage,
-};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::prelude::*;
 
 /// How long a test waits for something that must come.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -112,7 +108,7 @@ pub(crate) fn next_request_unless_given_up(
     while !is_readable(client.event_fd()) {
         match endpoint.next_connection_request(None) {
             Ok(request) if request.private_data() == private_data => return Some(request),
-            _ => std::thread::yield_now(),
+            _ => thread::yield_now(),
         }
     }
     None

@@ -8,6 +8,7 @@ mod failures;
 mod flushes;
 mod harness;
 mod messages;
+mod prelude;
 mod shared_receives;
 
 /// Makes a test of each function for each transport.
@@ -88,7 +89,9 @@ over_every_transport! {
         shared_channel_wakes_for_both_queues
         waits_fit_the_sharing_of_the_channel
         sends_are_posted_while_another_thread_reads_a_shared_channel
-        receive_queue_has_the_failed_receives;
+        receive_queue_has_the_failed_receives
+        dropped_connection_leaves_completions_that_found_a_full_queue
+        shared_channel_refuses_receives_while_too_many_are_unread;
     shared_receives:
         messages_of_all_connections_take_shared_receives
         shared_receives_complete_in_the_connection_without_a_queue
@@ -99,5 +102,6 @@ over_every_transport! {
         connection_with_shared_receives_refuses_its_own
         receives_are_refused_while_a_shared_channel_keeps_too_many
         receives_are_refused_while_completions_of_dropped_connections_are_kept
-        shared_channel_beside_a_shared_queue_is_refused;
+        shared_channel_beside_a_shared_queue_is_refused
+        dropped_connection_leaves_its_completions_in_the_queue_and_the_descriptor_readable;
 }

@@ -1,13 +1,6 @@
 //! Messages, with and without immediate data.
 
-use homespun_rpma::{
-    CompletionFlags, ConnectionConfig, ConnectionEvent, Error, LocalSlice, Operation, Report, Status, Usage,
-};
-
-use crate::harness::{
-    Memory, Net, Pair, expect_event, expect_failure, expect_no_completion, expect_success, listen,
-    next_completion, next_request, payload, request,
-};
+use crate::prelude::*;
 
 /// Lengths of messages that use every protocol of the native interface.
 const LENS_BYTES: [usize; 7] = [1, 8, 100, 5000, 100_000, 300_000, (1 << 20) + 1];

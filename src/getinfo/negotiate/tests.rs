@@ -34,14 +34,9 @@ fn expect_offer(ask: impl FnOnce(&mut Info)) -> Info {
 #[test]
 fn empty_hints_grant_every_default_capability() {
     let info = expect_offer(|_| {});
-    let caps = MESSAGE_CAPS
-        | UNCONNECTED_CAPS
-        | RMA_CAPS
-        | TARGET_CAPS
-        | RMA_EXTRAS
-        | Caps::LOCAL_COMM
-        | Caps::REMOTE_COMM;
-    assert_eq!(info.caps, caps);
+    let of_accesses = RMA_CAPS | TARGET_CAPS | RMA_EXTRAS;
+    let reach = Caps::LOCAL_COMM | Caps::REMOTE_COMM;
+    assert_eq!(info.caps, MESSAGE_CAPS | UNCONNECTED_CAPS | of_accesses | reach);
     assert_eq!((info.tx.caps, info.rx.caps), (TX_CAPS - CAPS_IF_ASKED, RX_CAPS - CAPS_IF_ASKED));
     assert_eq!((info.tx.rma_iov_limit, info.domain.mr_iov_limit), (1, IOV_LIMIT));
     assert_eq!(info.ep.ep_type, Some(EndpointType::Rdm));
@@ -249,7 +244,8 @@ fn requested_caps_are_granted_with_implied_and_free_ones() {
     // targets get counts of accesses.
     let both = Caps::SEND | Caps::RECV | Caps::FENCE;
     let many = Caps::MULTI_RECV;
-    let rma = Caps::RMA | RMA_DIRECTIONS | Caps::RMA_EVENT | Caps::RMA_PMEM;
+    let (flushed, counted) = (Caps::RMA | Caps::RMA_PMEM, Caps::RMA_EVENT | reach);
+    let rma = flushed | RMA_DIRECTIONS | Caps::RMA_EVENT;
     let atomic = Caps::ATOMIC | RMA_DIRECTIONS | Caps::RMA_EVENT;
     let cases = [
         (Caps::MSG, Caps::MSG | both | many | reach),
@@ -266,24 +262,16 @@ fn requested_caps_are_granted_with_implied_and_free_ones() {
         (Caps::FENCE, Caps::FENCE | Caps::SEND | reach),
         (Caps::RMA, rma | Caps::FENCE | reach),
         (Caps::RMA_EVENT, rma | atomic | Caps::FENCE | reach),
-        (Caps::RMA_EVENT | Caps::REMOTE_READ, {
-            Caps::RMA | Caps::RMA_PMEM | Caps::ATOMIC | Caps::REMOTE_READ | Caps::RMA_EVENT | reach
-        }),
+        (Caps::RMA_EVENT | Caps::REMOTE_READ, flushed | Caps::ATOMIC | Caps::REMOTE_READ | counted),
         (Caps::MSG | Caps::RMA_EVENT, Caps::MSG | rma | atomic | both | many | reach),
         (Caps::RMA_PMEM, rma | Caps::FENCE | reach),
-        (
-            Caps::MSG | Caps::RMA | Caps::WRITE,
-            Caps::MSG | Caps::RMA | Caps::RMA_PMEM | Caps::WRITE | both | many | reach,
-        ),
-        (
-            Caps::RMA | Caps::REMOTE_READ,
-            Caps::RMA | Caps::RMA_PMEM | Caps::REMOTE_READ | Caps::RMA_EVENT | reach,
-        ),
+        (Caps::MSG | Caps::RMA | Caps::WRITE, Caps::MSG | flushed | Caps::WRITE | both | many | reach),
+        (Caps::RMA | Caps::REMOTE_READ, flushed | Caps::REMOTE_READ | counted),
         (Caps::ATOMIC, atomic | Caps::FENCE | reach),
         (Caps::ATOMIC | Caps::READ, Caps::ATOMIC | Caps::READ | Caps::FENCE | reach),
         (
             Caps::RMA | Caps::ATOMIC | Caps::REMOTE_WRITE,
-            Caps::RMA | Caps::RMA_PMEM | Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::RMA_EVENT | reach,
+            flushed | Caps::ATOMIC | Caps::REMOTE_WRITE | counted,
         ),
     ];
     for (asked, granted) in cases {
@@ -304,8 +292,7 @@ fn tx_and_rx_caps_contain_only_their_side() {
     assert_eq!(target.rx.caps, Caps::RMA | Caps::REMOTE_WRITE | Caps::RMA_EVENT | Caps::RMA_PMEM);
     let updated = expect_offer(|h| h.caps = Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::WRITE);
     assert_eq!(updated.tx.caps, Caps::ATOMIC | Caps::WRITE | Caps::FENCE);
-    let target = Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::RMA_EVENT;
-    assert_eq!(updated.rx.caps, target);
+    assert_eq!(updated.rx.caps, Caps::ATOMIC | Caps::REMOTE_WRITE | Caps::RMA_EVENT);
     let narrowed = expect_offer(|h| {
         h.caps = Caps::MSG | Caps::TAGGED;
         h.tx.caps = Caps::MSG;
@@ -321,17 +308,9 @@ fn tx_and_rx_caps_contain_only_their_side() {
 fn side_capabilities_of_the_other_side_are_ignored() {
     for ep_type in EP_TYPES {
         let plain = expect_offer(|h| h.ep.ep_type = Some(ep_type));
-        let of_receives = [
-            Caps::RECV,
-            Caps::MULTI_RECV,
-            Caps::SOURCE,
-            Caps::SOURCE_ERR,
-            Caps::DIRECTED_RECV,
-            Caps::REMOTE_READ,
-            Caps::REMOTE_WRITE,
-            Caps::RMA_EVENT,
-        ];
-        for caps in of_receives {
+        let of_messages =
+            Caps::RECV | Caps::MULTI_RECV | Caps::SOURCE | Caps::SOURCE_ERR | Caps::DIRECTED_RECV;
+        for caps in (of_messages | Caps::REMOTE_READ | Caps::REMOTE_WRITE | Caps::RMA_EVENT).iter() {
             let info = expect_offer(|h| (h.ep.ep_type, h.tx.caps) = (Some(ep_type), caps));
             assert_eq!(info, plain, "{caps:?} in the transmit attributes");
         }
@@ -387,10 +366,9 @@ fn requested_order_is_granted_with_implied_orders() {
         for info in [transmitting, receiving] {
             let [raw, war, waw] = [RAW_ORDERS, WAR_ORDERS, WAW_ORDERS].map(|orders| orders.contains(order));
             let sizes = [raw, war, waw].map(|is_ordered| if is_ordered { usize::MAX } else { 0 });
-            let EpAttr {
-                max_order_raw_size_bytes, max_order_war_size_bytes, max_order_waw_size_bytes, ..
-            } = info.ep;
-            let granted = [max_order_raw_size_bytes, max_order_war_size_bytes, max_order_waw_size_bytes];
+            let of = &info.ep;
+            let granted =
+                [of.max_order_raw_size_bytes, of.max_order_war_size_bytes, of.max_order_waw_size_bytes];
             assert_eq!(granted, sizes, "{order:?}");
             assert_eq!(make_best_offer(&make_provider(), &info), Ok(info));
         }

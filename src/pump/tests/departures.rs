@@ -61,7 +61,7 @@ fn post_hands_its_frames_over_and_the_next_pass_flushes() {
     recorded.endpoint.poll(1);
     assert_eq!(recorded.calls.take(), [Call::Receive, Call::Flush]);
     recorded.post(false);
-    recorded.endpoint.progress_without_cq_reader();
+    recorded.endpoint.pump.progress_without_reader();
     assert_eq!(recorded.calls.take(), [Call::HandOver, Call::Receive, Call::Flush]);
 }
 

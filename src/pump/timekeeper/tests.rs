@@ -4,10 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use homespun_engine::address::Address;
 use homespun_engine::connection::EndpointRole;
 use homespun_engine::engine::Config;
-use homespun_engine::flags::InfoFlags;
 use homespun_engine::limits::{REQUESTER_WAIT_MAX_MS, TIMEOUT_GRACE_MS};
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Provider, Space, Transport};
 use homespun_engine::wire::Header;
@@ -15,17 +13,16 @@ use homespun_shm::{ShmProvider, ShmTransport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
+use crate::WaitObject;
 use crate::clock::SimulatedClock;
-use crate::counter::BoundCounters;
 use crate::domain_id::DomainId;
 use crate::doorbell::Doorbell;
 use crate::drive::WatchResult;
 use crate::endpoint_pump::{Bindings, EndpointPump, as_drive};
 use crate::eq::{EqAttr, EqReadError, EventQueue, ReportedEndpoint, Reporter};
-use crate::fabric::Fabric;
 use crate::lock::Locking;
 use crate::open_pump::OpenPump;
-use crate::{AddressFormat, AddressVector, AvAttr, WaitObject};
+use crate::pump::tests::{loopback, make_bindings};
 
 /// The time after which a test fails. No test depends on how soon an event comes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -58,11 +55,9 @@ impl FrameHandler for LinkUpFlag {
 }
 
 impl EnginelessTransport {
-    fn open(bind: Address, instance: u64) -> EnginelessTransport {
-        EnginelessTransport {
-            transport: ShmProvider::new().open(bind, instance).expect("a transport"),
-            link_up: LinkUpFlag::default(),
-        }
+    fn open(instance: u64) -> EnginelessTransport {
+        let transport = ShmProvider::new().open(loopback(), instance).expect("a transport");
+        EnginelessTransport { transport, link_up: LinkUpFlag::default() }
     }
 
     fn receive_and_check_link_up(&mut self) -> bool {
@@ -72,67 +67,42 @@ impl EnginelessTransport {
     }
 }
 
+/// An endpoint, and what a test that plays its threads needs.
 struct Requester {
     pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
-    /// The doorbell of a progress thread that the test plays. `None` in a test without one.
-    doorbell: Option<Arc<Doorbell>>,
-    asked: EnginelessTransport,
-    _stranger: EnginelessTransport,
-}
-
-/// An endpoint that has not asked for a connection yet.
-struct Unasked {
-    pump: Arc<dyn EndpointPump>,
-    clock: SimulatedClock,
-    eq: EventQueue,
-    doorbell: Option<Arc<Doorbell>>,
-    bind: Address,
-}
-
-impl Unasked {
-    fn open(has_thread: bool) -> Unasked {
-        let info = Fabric::new().getinfo(Some("127.0.0.1"), None, InfoFlags::SOURCE, None);
-        let bind = info.expect("an address")[0].src_addr.expect("a source was asked for");
-        let clock = SimulatedClock::new();
-        let config = Config { role: EndpointRole::Connected, ..Config::default() };
-        let (locking, read) = (Locking::Taken, Clock::Simulated(clock.clone()));
-        let pump =
-            OpenPump::open_pump(&ShmProvider::new(), bind, None, config, Arc::default(), locking, &read);
-        let pump = pump.expect("an endpoint");
-        let eq = EventQueue::open(&EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() }, &read)
-            .expect("a queue");
-        let doorbell = has_thread.then(|| Arc::new(Doorbell::new().expect("a descriptor")));
-        let av = AddressVector::open(&AvAttr::default(), AddressFormat::SockaddrIn, DomainId::allocate());
-        let bindings = Bindings {
-            av: av.expect("a vector"),
-            transmit_cq: None,
-            receive_cq: None,
-            counters: BoundCounters::default(),
-            domain_counters: None,
-            reporter: Some(Arc::new(Reporter::new(&eq, 7, ReportedEndpoint::Endpoint))),
-            wants_source: false,
-            reports_unknown_sources: false,
-            shares_receiver: false,
-            ends_on_failure: false,
-            progress_doorbell: doorbell.clone(),
-            works: Arc::default(),
-        };
-        pump.enable(bindings).expect("it is enabled for the first time");
-        eq.shared().add_endpoint(&as_drive(&pump));
-
-        Unasked { pump, clock, eq, doorbell, bind }
-    }
+    /// The doorbell of a progress thread that the test plays.
+    doorbell: Arc<Doorbell>,
 }
 
 impl Requester {
-    /// Opens a requester that has asked `asked` for a connection. The links of `asked` and of `_stranger` to
-    /// the requester are up.
-    fn open(has_thread: bool) -> Requester {
-        let Unasked { pump, clock, eq, doorbell, bind } = Unasked::open(has_thread);
-        let (mut asked, mut stranger) =
-            (EnginelessTransport::open(bind, 1), EnginelessTransport::open(bind, 2));
+    /// Opens a requester that has not asked for a connection yet.
+    fn open_unasked(has_thread: bool) -> Requester {
+        let clock = SimulatedClock::new();
+        let config = Config { role: EndpointRole::Connected, ..Config::default() };
+        let (locking, read) = (Locking::Taken, Clock::Simulated(clock.clone()));
+        let provider = ShmProvider::new();
+        let pump = OpenPump::open_pump(&provider, loopback(), None, config, Arc::default(), locking, &read);
+        let pump = pump.expect("an endpoint");
+        let attr = EqAttr { wait: WaitObject::Unspec, ..EqAttr::default() };
+        let eq = EventQueue::open(&attr, &read).expect("a queue");
+        let doorbell = Arc::new(Doorbell::new().expect("a descriptor"));
+        let bindings = Bindings {
+            reporter: Some(Arc::new(Reporter::new(&eq, 7, ReportedEndpoint::Endpoint))),
+            ..make_bindings(DomainId::allocate(), has_thread.then_some(&doorbell))
+        };
+        pump.enable(bindings).expect("it is enabled for the first time");
+        eq.shared().add_endpoint(&as_drive(&pump));
+        Requester { pump, clock, eq, doorbell }
+    }
+
+    /// Opens a requester that has asked the first of the returned transports for a connection. The links of
+    /// both transports to the requester are up.
+    fn open(has_thread: bool) -> (Requester, [EnginelessTransport; 2]) {
+        let requester = Requester::open_unasked(has_thread);
+        let pump = &requester.pump;
+        let [mut asked, mut stranger] = [1, 2].map(EnginelessTransport::open);
         pump.connect(asked.transport.address(), 99, b"", None).expect("the first request");
         stranger.transport.connect(pump.address());
         let deadline = Instant::now() + PATIENCE;
@@ -142,39 +112,39 @@ impl Requester {
         }
         // The peers' first frames have arrived. The pump checks its links only every few passes, so make
         // many.
-        (0..100).for_each(|_| pump.progress_without_reader());
-        Requester { pump, clock, eq, doorbell, asked, _stranger: stranger }
+        requester.poll(100);
+        (requester, [asked, stranger])
     }
 
-    /// Drops the passive endpoint's transport. Waits until the requester has noticed and has started its
-    /// timeout. Then arms the requester's transport for a thread that would sleep, and returns the result.
-    fn drop_listener_and_await_timeout_start(self) -> (Abandoned, Armed) {
-        let Requester { pump, clock, eq, asked, _stranger, .. } = self;
+    /// Opens a requester whose passive endpoint is gone. Waits until the requester has noticed and has
+    /// started its timeout. Then arms the requester's transport for a thread that would sleep. Returns the
+    /// requester, the transport of the stranger, and the result of the arming.
+    fn open_and_await_timeout_start() -> (Requester, EnginelessTransport, Armed) {
+        let (requester, [asked, stranger]) = Requester::open(false);
         drop(asked);
         let deadline = Instant::now() + PATIENCE;
         loop {
-            pump.progress_without_reader();
-            let armed = pump.arm();
+            let armed = requester.make_pass_and_arm();
             if let Armed::Asleep { look_again_after: Some(_) } = armed {
-                return (Abandoned { pump, clock, eq, _stranger }, armed);
+                return (requester, stranger, armed);
             }
             assert!(Instant::now() < deadline, "no time-out has begun");
         }
     }
-}
 
-struct Abandoned {
-    pump: Arc<dyn EndpointPump>,
-    clock: SimulatedClock,
-    eq: EventQueue,
-    _stranger: EnginelessTransport,
-}
-
-impl Abandoned {
     /// Plays a thread that wakes, makes a pass, and sleeps again.
     fn make_pass_and_arm(&self) -> Armed {
         self.pump.progress_without_reader();
         self.pump.arm()
+    }
+
+    /// Plays a progress thread until it rests.
+    fn make_rounds_until_rest(&self) -> Option<Armed> {
+        self.doorbell.arm();
+        (0..9).find_map(|_| match self.pump.progress_for_progress_thread() {
+            WatchResult::Resting(armed) => Some(armed),
+            _ => None,
+        })
     }
 
     fn poll(&self, passes: u32) {
@@ -196,7 +166,7 @@ fn asleep_for(time: Duration) -> Armed {
 
 #[test]
 fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
-    let (requester, armed) = Requester::open(false).drop_listener_and_await_timeout_start();
+    let (requester, _stranger, armed) = Requester::open_and_await_timeout_start();
     assert_eq!(armed, asleep_for(LIMIT));
     requester.clock.advance(LIMIT - TICK);
     assert_eq!(requester.make_pass_and_arm(), asleep_for(TICK));
@@ -212,7 +182,7 @@ fn sleeper_wakes_for_due_timeout_and_next_pass_ends_it() {
 
 #[test]
 fn timeout_expires_by_the_clock_not_by_the_number_of_polls() {
-    let (requester, _) = Requester::open(false).drop_listener_and_await_timeout_start();
+    let (requester, _stranger, _) = Requester::open_and_await_timeout_start();
     requester.clock.advance(LIMIT - TICK);
     requester.poll(1000 * PASSES_PER_LOOK);
     assert!(!requester.has_failed());
@@ -237,44 +207,30 @@ fn wait_until_readable(pump: &dyn EndpointPump) -> bool {
 
 #[test]
 fn only_the_poll_that_starts_a_timeout_wakes_sleepers() {
-    let requester = Requester::open(true);
-    let doorbell = requester.doorbell.as_ref().expect("there is to be a thread");
-    let rest = || {
-        doorbell.arm();
-        (0..9).find_map(|_| match requester.pump.progress_for_progress_thread() {
-            WatchResult::Resting(armed) => Some(armed),
-            _ => None,
-        })
-    };
-    assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
-    drop(requester.asked);
+    let (requester, [asked, _stranger]) = Requester::open(true);
+    assert_eq!(requester.make_rounds_until_rest(), Some(Armed::Asleep { look_again_after: None }));
+    drop(asked);
     assert!(wait_until_readable(&*requester.pump));
-    requester.pump.progress_without_reader();
-    assert!(!doorbell.is_armed(), "the thread does not know of the time-out");
-    assert_eq!(rest(), Some(asleep_for(LIMIT)));
-    requester.pump.progress_without_reader();
-    assert!(doorbell.is_armed(), "the thread wakes in time by itself");
+    requester.poll(1);
+    assert!(!requester.doorbell.is_armed(), "the thread does not know of the time-out");
+    assert_eq!(requester.make_rounds_until_rest(), Some(asleep_for(LIMIT)));
+    requester.poll(1);
+    assert!(requester.doorbell.is_armed(), "the thread wakes in time by itself");
 }
 
 #[test]
 fn connect_with_a_timeout_wakes_sleepers_that_would_oversleep_it() {
-    let Unasked { pump, clock, eq, doorbell, bind } = Unasked::open(true);
-    let silent = EnginelessTransport::open(bind, 1);
-    let doorbell = doorbell.expect("there is to be a thread");
-    let rest = || {
-        doorbell.arm();
-        (0..9).find_map(|_| match pump.progress_for_progress_thread() {
-            WatchResult::Resting(armed) => Some(armed),
-            _ => None,
-        })
-    };
-    assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
-    pump.connect(silent.transport.address(), 99, b"", Some(LIMIT)).expect("the first request");
-    assert!(!doorbell.is_armed(), "the thread does not know of the time-out");
-    assert_eq!(rest(), Some(asleep_for(LIMIT)), "the time runs from the call");
-    clock.advance(LIMIT);
-    assert_eq!(rest(), Some(asleep_for(GRACE)));
-    clock.advance(GRACE);
-    assert_eq!(rest(), Some(Armed::Asleep { look_again_after: None }));
-    assert_eq!(eq.peek(), Err(EqReadError::ErrorAvailable));
+    let requester = Requester::open_unasked(true);
+    let silent = EnginelessTransport::open(1);
+    let quiet = Some(Armed::Asleep { look_again_after: None });
+    assert_eq!(requester.make_rounds_until_rest(), quiet);
+    let to = silent.transport.address();
+    requester.pump.connect(to, 99, b"", Some(LIMIT)).expect("the first request");
+    assert!(!requester.doorbell.is_armed(), "the thread does not know of the time-out");
+    assert_eq!(requester.make_rounds_until_rest(), Some(asleep_for(LIMIT)), "the time runs from the call");
+    requester.clock.advance(LIMIT);
+    assert_eq!(requester.make_rounds_until_rest(), Some(asleep_for(GRACE)));
+    requester.clock.advance(GRACE);
+    assert_eq!(requester.make_rounds_until_rest(), quiet);
+    assert!(requester.has_failed());
 }

@@ -37,10 +37,10 @@ struct WorkFixture {
 
 impl WorkFixture {
     fn new() -> WorkFixture {
-        let counter = || {
+        let [trigger, changed] = [(); 2].map(|()| {
             Counter::open(&CounterAttr::default(), DomainId::allocate(), &Clock::System).expect("a counter")
-        };
-        WorkFixture { works: Arc::default(), trigger: counter(), changed: counter() }
+        });
+        WorkFixture { works: Arc::default(), trigger, changed }
     }
 
     fn queue_add_one(&self, threshold: u64) {
@@ -57,6 +57,14 @@ impl WorkFixture {
         thread::spawn(move || act(&fixture))
     }
 
+    /// Calls a function while another thread adds 1 to the trigger. Returns the function's result.
+    fn call_while_counter_changes<T>(&self, act: impl FnOnce(&WorkFixture) -> T) -> T {
+        let other = self.spawn_meanwhile(|fixture| fixture.trigger.add(1));
+        let result = act(self);
+        other.join().unwrap();
+        result
+    }
+
     fn works_done(&self) -> u64 {
         self.changed.shared().sum()
     }
@@ -67,9 +75,7 @@ fn work_that_two_threads_make_due_is_done_once() {
     explore_interleavings(|| {
         let fixture = WorkFixture::new();
         fixture.queue_add_one(2);
-        let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
-        fixture.trigger.add(1);
-        other.join().unwrap();
+        fixture.call_while_counter_changes(|fixture| fixture.trigger.add(1));
         assert_eq!(fixture.works_done(), 1);
     });
 }
@@ -78,9 +84,7 @@ fn work_that_two_threads_make_due_is_done_once() {
 fn work_that_is_queued_while_its_counter_changes_is_done() {
     explore_interleavings(|| {
         let fixture = WorkFixture::new();
-        let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
-        fixture.queue_add_one(1);
-        other.join().unwrap();
+        fixture.call_while_counter_changes(|fixture| fixture.queue_add_one(1));
         assert_eq!(fixture.works_done(), 1);
     });
 }
@@ -90,9 +94,7 @@ fn work_that_becomes_due_while_nothing_fires_is_done_afterwards() {
     explore_interleavings(|| {
         let fixture = WorkFixture::new();
         fixture.queue_add_one(1);
-        let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
-        fixture.works.call_while_nothing_fires(|| {});
-        other.join().unwrap();
+        fixture.call_while_counter_changes(|fixture| fixture.works.call_while_nothing_fires(|| {}));
         assert_eq!(fixture.works_done(), 1);
     });
 }
@@ -102,9 +104,8 @@ fn cancelled_work_is_not_done_and_other_work_is_done() {
     explore_interleavings(|| {
         let fixture = WorkFixture::new();
         fixture.queue_add_one(1);
-        let other = fixture.spawn_meanwhile(|fixture| fixture.trigger.add(1));
-        let was_cancelled = fixture.works.cancel_deferred_work(1).is_ok();
-        other.join().unwrap();
+        let cancelled = fixture.call_while_counter_changes(|fixture| fixture.works.cancel_deferred_work(1));
+        let was_cancelled = cancelled.is_ok();
         assert_eq!(fixture.works_done(), u64::from(!was_cancelled));
     });
 }

@@ -1,17 +1,10 @@
 //! Accesses to regions: posts and completions. Each endpoint has one region, and all endpoints access it.
 //! The module [`memory`](crate::model::memory) checks the bytes.
 
-use homespun::flags::{CompletionFlags, MrAccess};
-use homespun::{Buffer, Completion, FabricAddress, OperationError};
-
 use crate::model::atomics::check_returned_buffers;
-use crate::model::elements::{REGION_BYTES, ROWS, ROWS_END, element_values, operand_value};
-use crate::model::history::{Access, Event, Incarnation, Level, Operation, Post};
-use crate::model::program::{AccessCall, AccessStep};
+use crate::model::prelude::*;
 use crate::model::receives::expect_lost_sender_errno;
 use crate::model::run::{Runner, expect_accepted_or_full, most_bytes};
-use crate::payload::{payload, received_bytes, split_unevenly};
-use crate::{Ended, FlushCall, Party, Region, RegionSpec, RmaBy, RmaCall};
 
 /// Returns the bytes that an access writes, which no message contains.
 pub(crate) fn bytes_to_write(access: usize, place: usize, len_bytes: usize) -> homespun::Bytes {

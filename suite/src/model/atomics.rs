@@ -1,16 +1,7 @@
 //! Atomic operations: posts and completions. [`memory`](crate::model::memory) checks the elements.
 
-use homespun::atomic::{AtomicKind, AtomicOp, Datatype};
-use homespun::endpoint::AtomicTarget;
-use homespun::flags::OpFlags;
-use homespun::{Buffer, FabricAddress, RemoteMemory};
-
-use crate::model::elements::{ROWS, ROWS_END, compare_value, element_values, is_modelled, operand_value};
-use crate::model::history::{Access, AccessOp, Level, Operation};
-use crate::model::program::{AccessCall, AccessStep, ElementsCall, ElementsStep};
+use crate::model::prelude::*;
 use crate::model::run::{Runner, expect_accepted_or_full, most_bytes};
-use crate::payload::{received_bytes, split_unevenly};
-use crate::{AtomicBy, AtomicCall};
 
 /// The length of a read of all rows. The read begins before the rows, to be this long.
 const LONG_BYTES: usize = 40_000;
@@ -57,21 +48,16 @@ impl Runner<'_> {
         // The C interface counts elements, so no part of one can be a segment.
         let may_split = self.offer.is_native;
         let parts = if may_split { 1 + identity % 3 } else { 1 };
+        let split = |value: fn(usize, usize) -> Element, parts| {
+            split_unevenly(&element_values(value, identity, place, len_bytes), parts)
+        };
+        let compare_parts = if may_split { 4 - parts } else { 1 };
+        let is_compare = kind == AtomicKind::Compare;
         let call = AtomicCall {
             by: if is_injected { AtomicBy::Inject } else { AtomicBy::Message },
             kind,
-            operands: if op.has_operand() {
-                split_unevenly(&element_values(operand_value, identity, place, len_bytes), parts)
-            } else {
-                Vec::new()
-            },
-            compares: match kind {
-                AtomicKind::Compare => {
-                    let parts = if may_split { 4 - parts } else { 1 };
-                    split_unevenly(&element_values(compare_value, identity, place, len_bytes), parts)
-                }
-                AtomicKind::Base | AtomicKind::Fetch => Vec::new(),
-            },
+            operands: if op.has_operand() { split(operand_value, parts) } else { Vec::new() },
+            compares: if is_compare { split(compare_value, compare_parts) } else { Vec::new() },
             results_bytes: match kind.fetches() {
                 true if may_split => vec![len_bytes / 2, len_bytes - len_bytes / 2],
                 true => vec![len_bytes],
@@ -122,20 +108,13 @@ pub(crate) fn check_returned_buffers(
     } else {
         (None, buffer, Buffer::None)
     };
-    if op.has_operand() {
-        let operands = operands.into_sent_vector().expect("a vector was handed over");
-        assert!(
-            operands.concat() == element_values(operand_value, identity, place, len_bytes),
-            "other operands come back"
-        );
-    }
-    if kind == AtomicKind::Compare {
-        let compares = compares.into_sent_vector().expect("a vector was handed over");
-        assert!(
-            compares.concat() == element_values(compare_value, identity, place, len_bytes),
-            "something else was compared"
-        );
-    }
+    let comes_back = |buffer: Buffer, value: fn(usize, usize) -> Element| {
+        let sent = buffer.into_sent_vector().expect("a vector was handed over");
+        sent.concat() == element_values(value, identity, place, len_bytes)
+    };
+    assert!(!op.has_operand() || comes_back(operands, operand_value), "other operands come back");
+    let is_compare = kind == AtomicKind::Compare;
+    assert!(!is_compare || comes_back(compares, compare_value), "something else was compared");
     assert!(found.as_ref().is_none_or(|found| found.len() == len_bytes));
     found
 }

@@ -1,11 +1,7 @@
 //! Programs of two connected endpoints: how they are opened, and the order in which their receives complete.
 
-use std::collections::BTreeMap;
-
 use crate::connecting::{self, Side};
-use crate::model::acceptor::{Rejection, Rules, require};
-use crate::model::history::{Event, History};
-use crate::{Net, Party, Setup};
+use crate::model::prelude::*;
 
 /// Opens two parties with a connection, each with these attributes.
 pub(crate) fn open_connected_parties(net: &Net, setup: &Setup) -> ([Side; 2], Vec<Party>) {

@@ -69,10 +69,8 @@ pub(crate) fn operand_value(access: usize, offset_bytes: usize) -> Element {
 
 /// Returns the compare value of an access for the element at an offset.
 pub(crate) fn compare_value(access: usize, offset_bytes: usize) -> Element {
-    small_element(
-        scrambled_number(access, offset_bytes) / OPERANDS % COMPARES,
-        Row::containing(offset_bytes).datatype,
-    )
+    let number = scrambled_number(access, offset_bytes) / OPERANDS % COMPARES;
+    small_element(number, Row::containing(offset_bytes).datatype)
 }
 
 fn scrambled_number(access: usize, offset_bytes: usize) -> u64 {

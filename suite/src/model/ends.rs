@@ -1,12 +1,6 @@
 //! The rules of ends: each operation ends as promised, and completions keep their order.
 
-use std::collections::BTreeMap;
-
-use homespun::Errno;
-
-use crate::model::acceptor::{Rejection, Rules, require};
-use crate::model::history::{Event, History, Incarnation, Operation, PeekEnd, Post, ReceiveEnd};
-use crate::model::program::Disruption;
+use crate::model::prelude::*;
 
 const CANCEL: &str = "fi_endpoint/cancel-ends-one";
 pub(crate) const EVERY_END: &str = "fi_cq/reports-ends-of-transfers";

@@ -1,10 +1,6 @@
 //! The history of a program: its calls and their results.
 
-use homespun::atomic::AtomicOp;
-use homespun::flags::OpFlags;
-use homespun::{Errno, Error, FabricAddress};
-
-use crate::model::program::PeekAction;
+use crate::model::prelude::*;
 
 /// All accepted posts, in posting order, with their results, and what happened at which time.
 #[derive(Debug, Default)]
@@ -237,6 +233,11 @@ impl Post {
         matches!(self.ended, Some(Err(_)))
     }
 
+    /// Returns whether a cancel was accepted, which may change, and whether it has ended.
+    fn cancellation(&mut self) -> (&mut bool, bool) {
+        (&mut self.cancelled, self.ended.is_some())
+    }
+
     /// Records the end, of which there is only one.
     pub(crate) fn end(&mut self, result: Result<(), Errno>, now: u64) {
         assert_eq!(self.ended, None, "it ended again, with {result:?}: {self:?}");
@@ -455,14 +456,8 @@ impl History {
             self.record(Event::TooLate(receive));
         }
         let (cancelled, has_ended) = match operation {
-            Operation::Send(send) => {
-                let post = &mut self.sends[send].post;
-                (&mut post.cancelled, post.ended.is_some())
-            }
-            Operation::Access(access) => {
-                let post = &mut self.accesses[access].post;
-                (&mut post.cancelled, post.ended.is_some())
-            }
+            Operation::Send(send) => self.sends[send].post.cancellation(),
+            Operation::Access(access) => self.accesses[access].post.cancellation(),
             Operation::Receive(receive) => {
                 let receive = &mut self.receives[receive];
                 receive.too_late_to_cancel |= result.is_err() && !receive.cancelled;

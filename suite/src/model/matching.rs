@@ -5,15 +5,7 @@
 //! nothing observed needs, since a later arrival explains whatever an earlier one does: it can only find
 //! fewer receives posted, and peeks overlook it longer. So one state is enough, the least.
 
-use std::collections::BTreeSet;
-
-use homespun::limits::{CREDIT_INITIAL_BYTES, MESSAGE_COST_BYTES, MULTI_RECV_ALIGN_BYTES};
-
-use crate::model::acceptor::{Rejection, Rules, require};
-use crate::model::history::{
-    BufferOp, Event, History, Incarnation, Level, Operation, PeekEnd, Post, ReceiveEnd, ReceiveOp, SendOp,
-};
-use crate::model::program::Disruption;
+use crate::model::prelude::*;
 
 /// A receiver never fetches a message shorter than this.
 const SHORT_BYTES: usize = 1000;

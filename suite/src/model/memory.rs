@@ -12,21 +12,10 @@
 //! each other. If a plain write and another write or atomic operation have no known order, the element is not
 //! checked. If a plain read and a change of the element have no known order, the read is not checked.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use homespun::Bytes;
-use homespun::atomic::{AtomicOp, Datatype};
-use homespun::flags::Order;
-
-use crate::model::acceptor::{Rejection, Rules, Violation, accept, require};
 use crate::model::accesses::bytes_to_write;
-use crate::model::elements::{
-    Element, REGION_BYTES, ROWS, apply_atomic, compare_value, element_from_bytes, operand_value,
-};
-use crate::model::history::{Access, AccessOp, Event, History, Operation, Post};
-use crate::model::program::Disruption;
-use crate::payload::marked_buffer;
+use crate::model::prelude::*;
 
 /// Follows every element and every range of bytes of the regions whose endpoints stayed open.
 pub(crate) fn accept_accesses(

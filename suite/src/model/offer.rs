@@ -1,15 +1,6 @@
 //! What a provider offers to random programs.
 
-use crate::{Deadline, Ended, Net, Outcome, Setup, TransportKind, Turns};
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{Caps, CompletionFlags, OpFlags, Order};
-use homespun::{Completion, FabricAddress, OperationError, Tag};
-
-use crate::model::history::Level;
-use crate::model::program::{
-    AccessCall, AccessStep, ElementsCall, ElementsStep, LEN_MAX_BYTES, PeekAction, ReceiveStep, SendCall,
-    Step,
-};
+use crate::model::prelude::*;
 
 /// How many elements every provider takes at once.
 const FEW: usize = 8;

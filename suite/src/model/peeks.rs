@@ -1,15 +1,8 @@
 //! Peeks, and the receives of claimed messages.
 
-use homespun::endpoint::RecvMsg;
-use homespun::flags::OpFlags;
-use homespun::{Completion, FabricAddress, OperationError, Tag};
-
-use crate::Ended;
-use crate::model::history::{ClaimOp, Event, Incarnation, Operation, PeekEnd, PeekOp};
-use crate::model::program::PeekAction;
+use crate::model::prelude::*;
 use crate::model::receives::expect_lost_sender_errno;
 use crate::model::run::{Runner, expect_accepted_or_full, source_address};
-use crate::payload::marked_buffer;
 
 impl Runner<'_> {
     pub(crate) fn post_peek(&mut self, at: usize, tagged: (u64, u64), from: Option<usize>, then: PeekAction) {

@@ -5,15 +5,11 @@
 
 use std::ops::Range;
 
-use homespun::flags::{OpFlags, Order};
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde::{Deserialize, Serialize};
 
-use crate::MemoryKind;
-use crate::model::elements::ROWS;
-use crate::model::history::Level;
-use crate::model::offer::Offer;
+use crate::model::prelude::*;
 
 /// The length of the longest message, and of a buffer with room for any. The sender only announces a message
 /// of this length, even over TCP.

@@ -1,12 +1,6 @@
 //! What the entries of receives tell.
 
-use homespun::flags::{Caps, CompletionFlags};
-use homespun::{Completion, Errno, FabricAddress, OperationError};
-
-use crate::Ended;
-use crate::model::history::{Event, History, Operation, ReceiveEnd};
-use crate::model::offer::Offer;
-use crate::payload::{payload, received_bytes};
+use crate::model::prelude::*;
 
 /// The least length of a message that has no remote data: the message itself contains its identity.
 pub(crate) const IDENTITY_BYTES: usize = 8;

@@ -1,12 +1,6 @@
 //! The end of a run: receives every message, waits for all operations, and cancels the remaining receives.
 
-use homespun::endpoint::SendMsg;
-use homespun::{FabricAddress, Tag};
-use homespun_engine::loopback::Network;
-
-use crate::Deadline;
-use crate::model::history::{ClaimOp, History, Operation, PeekEnd, PeekOp, Post, ReceiveEnd, SendOp};
-use crate::model::program::{LEN_MAX_BYTES, ReceiveStep};
+use crate::model::prelude::*;
 use crate::model::run::{Runner, expect_accepted_or_full};
 
 /// The bit that distinguishes the test's messages from the program's.

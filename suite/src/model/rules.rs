@@ -1,14 +1,10 @@
 //! All rules of a history.
 
-use homespun::flags::Order;
-
-use crate::model::acceptor::{Violation, accept};
 use crate::model::connected::ConnectionOrder;
 use crate::model::ends::Ends;
-use crate::model::history::{History, Incarnation};
 use crate::model::matching::Matching;
 use crate::model::memory::accept_accesses;
-use crate::model::program::Disruption;
+use crate::model::prelude::*;
 
 /// Follows a history by every part of the model.
 pub(crate) fn accept_history(

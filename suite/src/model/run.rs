@@ -1,28 +1,15 @@
 //! Runs a program to its end, and records its history.
 
-use std::collections::BTreeSet;
 use std::mem;
-
-use homespun::endpoint::{RecvMsg, SendMsg};
-use homespun::flags::{Caps, CompletionFlags};
-use homespun::{Address, Again, Buffer, Error, FabricAddress, OperationError, Tag};
 
 use crate::connecting::Side;
 use crate::deadline::run_while_driving;
 use crate::model::accesses::plain_part;
 use crate::model::connected::open_connected_parties;
 use crate::model::ends::EVERY_END;
-use crate::model::history::{
-    Access, BufferOp, End, Event, History, Incarnation, Level, Operation, Post, ReceiveEnd,
-};
-use crate::model::offer::Offer;
-use crate::model::program::{
-    AccessStep, Disruption, ElementsStep, Program, ReceiveStep, SendCall, SendStep, Step, Topology,
-};
+use crate::model::prelude::*;
 use crate::model::receives::{IDENTITY_BYTES, Told, record_receive_entry};
 use crate::model::rest::RUNNERS_CONTEXT;
-use crate::payload::{marked_buffer, marked_buffers, payload, split_unevenly};
-use crate::{Deadline, Ended, Net, Party, Region, Setup};
 
 pub(crate) struct Runner<'a> {
     /// The sides of the connection, if there is one.

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::model::offer::Offer;
-use crate::model::program::{Disruption, Program, any_program};
+use crate::model::prelude::*;
+use crate::model::program::any_program;
 use crate::model::run_and_check;
-use crate::{Outcome, TransportKind, Turns};
 
 /// How many smaller programs are tried for one that has failed.
 const SHRINK_MAX_RUNS: u32 = 300;

@@ -9,15 +9,11 @@ mod check;
 mod ending;
 mod run;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use homespun_engine::loopback::Faults;
 use proptest::prelude::*;
 
-use crate::model::history::{History, Operation, ReceiveOp, SendOp};
-use crate::model::program::{self, Disruption, Step};
+use crate::model::prelude::*;
+use crate::model::program;
 use crate::model::time_limit::run_with_time_limit;
-use crate::{Net, TransportKind, Turns};
 
 /// A program for endpoints that share a receive context, and for peers that send to them.
 #[derive(Debug, Clone)]

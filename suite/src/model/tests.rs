@@ -1,19 +1,9 @@
 //! Hand-written histories: for each rule one that it accepts, and one that violates it.
 
-use homespun::Errno;
-use homespun::atomic::AtomicOp;
-use homespun::flags::Order;
-
 use crate::clauses;
-use crate::model::acceptor::Violation;
 use crate::model::accesses::bytes_to_write;
-use crate::model::elements::{ROWS, operand_value};
-use crate::model::history::{
-    Access, BufferOp, ClaimOp, Event, History, Incarnation, Level, Operation, PeekEnd, Post, ReceiveEnd,
-};
-use crate::model::program::{Disruption, PeekAction};
+use crate::model::prelude::*;
 use crate::model::rules::accept_history;
-use crate::payload::marked_buffer;
 
 const ANY_TAG: Option<(u64, u64)> = Some((0, u64::MAX));
 const SENDER: Incarnation = Incarnation { place: 0, life: 0 };

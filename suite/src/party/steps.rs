@@ -44,14 +44,12 @@ impl Party {
     /// other operation may end.
     #[track_caller]
     pub fn expect_failures(&self, contexts: &[u64], check: impl Fn(&CompletionError)) {
-        let mut failed: Vec<u64> = contexts
-            .iter()
-            .map(|_| {
-                let failed = self.next_failure();
-                check(&failed);
-                failed.completion.context
-            })
-            .collect();
+        let next_context = |_: &u64| {
+            let failed = self.next_failure();
+            check(&failed);
+            failed.completion.context
+        };
+        let mut failed: Vec<u64> = contexts.iter().map(next_context).collect();
         failed.sort_unstable();
         let mut contexts = contexts.to_vec();
         contexts.sort_unstable();

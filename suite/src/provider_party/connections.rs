@@ -2,25 +2,25 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
+use std::mem;
 use std::ptr;
+use std::slice;
 
 use homespun::Errno;
-use homespun::flags::BindFlags;
 use homespun_host::abi::domain::FidDomain;
 use homespun_host::abi::endpoint::{FiOpsCm, FiOpsEp, FidEp, FidPep};
 use homespun_host::abi::eq::{FiEqCmEntry, FiEqErrEntry, FidCq, FidEq};
 use homespun_host::abi::fabric::FidFabric;
 use homespun_host::abi::fid::Fid;
-use homespun_host::abi::{
-    FI_BACKLOG, FI_CONNECTED, FI_CONNREQ, FI_OPT_CM_DATA_SIZE, FI_OPT_ENDPOINT, FI_PEEK, FI_SHUTDOWN,
-};
+use homespun_host::abi::{FI_BACKLOG, FI_CONNECTED, FI_CONNREQ, FI_OPT_CM_DATA_SIZE, FI_PEEK, FI_SHUTDOWN};
 use homespun_host::{InfoList, Libfabric, Object, eq_attr};
 use libc::{c_int, c_void};
 
 use super::names::{bytes_of_name, name_from_bytes};
 use super::posting::check;
-use super::{ProviderParty, Refused};
+use super::{ProviderParty, Refused, size_option};
 use crate::call::{AddressForm, ConnectionCall, EventForm, Origin, RemoteAnswer, RemoteCall};
+use crate::connecting::BOTH;
 use crate::form::NameForm;
 
 /// The room for an event with its data, in numbers.
@@ -135,27 +135,24 @@ impl Connections {
         let opened = match call {
             ConnectionCall::OpenEndpoint(origin) => {
                 let mut info = self.info.find_copy(|_| true).expect("a list is not empty");
-                let object = match origin {
-                    Origin::New => None,
-                    Origin::Of(number) => {
-                        Some((number, self.objects.get_mut(&number).expect("an open object")))
-                    }
+                let Origin::Of(number) = origin else {
+                    let ep = self.domain.open_endpoint(&info)?;
+                    return Ok(RemoteAnswer::Size(self.add(ConnectionObject::Active(ep, None))));
                 };
-                match object {
-                    None => ConnectionObject::Active(self.domain.open_endpoint(&info)?, None),
-                    Some((_, ConnectionObject::Request { state: RequestState::Answered, .. })) => {
+                match self.objects.get_mut(&number).expect("an open object") {
+                    ConnectionObject::Request { state: RequestState::Answered, .. } => {
                         return Err(Errno::EOPBADSTATE.into());
                     }
-                    Some((number, ConnectionObject::Request { info, state, .. })) => {
+                    ConnectionObject::Request { info, state, .. } => {
                         let ep = self.domain.open_endpoint(info)?;
                         *state = RequestState::Taken;
                         ConnectionObject::Active(ep, Some(number))
                     }
-                    Some((_, ConnectionObject::Passive(pep))) => {
+                    ConnectionObject::Passive(pep) => {
                         info.first_mut().handle = pep.as_fid();
                         ConnectionObject::Active(self.domain.open_endpoint(&info)?, None)
                     }
-                    Some((_, ConnectionObject::Active(..))) => panic!("an endpoint is opened for no other"),
+                    ConnectionObject::Active(..) => panic!("an endpoint is opened for no other"),
                 }
             }
             ConnectionCall::OpenPassive => {
@@ -214,7 +211,7 @@ impl Connections {
                     match object {
                         ConnectionObject::Active(ep, _) => {
                             ep.bind(&self.eq, 0)?;
-                            ep.bind(&self.cq, (BindFlags::TRANSMIT | BindFlags::RECV).bits())?;
+                            ep.bind(&self.cq, BOTH.bits())?;
                         }
                         ConnectionObject::Passive(pep) => pep.bind(&self.eq, 0)?,
                         ConnectionObject::Request { .. } => {}
@@ -222,13 +219,11 @@ impl Connections {
                     self.contexts.insert(fid.addr(), context);
                     0
                 }
-                ConnectionCall::Enable => match object {
-                    ConnectionObject::Active(ep, _) => {
-                        ep.enable()?;
-                        0
-                    }
-                    _ => panic!("a passive endpoint is not enabled"),
-                },
+                ConnectionCall::Enable => {
+                    let ConnectionObject::Active(ep, _) = object else { panic!("not an active endpoint") };
+                    ep.enable()?;
+                    0
+                }
                 ConnectionCall::Listen => (cm.listen)(fid.cast::<FidPep>()),
                 ConnectionCall::SetBacklog(requests) => {
                     let mut requests = c_int::try_from(requests).unwrap_or(c_int::MAX);
@@ -329,27 +324,21 @@ impl Connections {
             FI_CONNREQ => {
                 let info = info.expect("a request has an info");
                 let asked = info.first();
-                // SAFETY: the addresses are null or as long as the info says.
-                let [from, to] = unsafe {
-                    [(asked.dest_addr, asked.dest_addrlen), (asked.src_addr, asked.src_addrlen)].map(
-                        |(address, len_bytes)| {
-                            let is_null = address.is_null();
-                            let bytes = if is_null {
-                                &[][..]
-                            } else {
-                                std::slice::from_raw_parts(address.cast::<u8>(), len_bytes)
-                            };
-                            AddressForm(name_from_bytes(bytes).into_address())
-                        },
-                    )
+                let name_at = |address: *mut c_void, len_bytes: usize| {
+                    // SAFETY: the address is null, or as long as the info says.
+                    let bytes = (!address.is_null())
+                        .then(|| unsafe { slice::from_raw_parts(address.cast::<u8>(), len_bytes) });
+                    AddressForm(name_from_bytes(bytes.unwrap_or_default()).into_address())
                 };
+                let from = name_at(asked.dest_addr, asked.dest_addrlen);
+                let to = name_at(asked.src_addr, asked.src_addrlen);
                 let request =
                     ConnectionObject::Request { info, listener: fid.addr(), state: RequestState::New };
                 let number = self.add(request);
                 EventForm::Request { number, listener: endpoint, data, from, to }
             }
-            FI_CONNECTED => EventForm::Connected { endpoint, data },
-            FI_SHUTDOWN => EventForm::Shutdown { endpoint },
+            FI_CONNECTED => EventForm::Connected(endpoint, data),
+            FI_SHUTDOWN => EventForm::Shutdown(endpoint),
             number => panic!("event {number} is not of a connection"),
         }))
     }
@@ -357,15 +346,9 @@ impl Connections {
     fn read_error(&mut self) -> Result<Option<EventForm>, Refused> {
         let eq = self.eq.as_ptr();
         let mut room = [0_u64; ROOM_WORDS];
-        let mut entry = FiEqErrEntry {
-            fid: ptr::null_mut(),
-            context: ptr::null_mut(),
-            data: 0,
-            err: 0,
-            prov_errno: 0,
-            err_data: room.as_mut_ptr().cast(),
-            err_data_size: size_of_val(&room),
-        };
+        // SAFETY: all zeros are a valid entry.
+        let mut entry = unsafe { mem::zeroed::<FiEqErrEntry>() };
+        (entry.err_data, entry.err_data_size) = (room.as_mut_ptr().cast(), size_of_val(&room));
         // SAFETY: the queue is open, and the entry has room for the data of an error.
         check(unsafe { ((*(*eq).ops).readerr)(eq, &raw mut entry, 0) })?;
         let bytes = room.iter().flat_map(|word| word.to_ne_bytes());
@@ -403,35 +386,30 @@ impl Connections {
 
 impl ConnectionObject {
     fn raw(&self) -> Option<Raw> {
+        use ConnectionObject::{Active, Passive, Request};
         // SAFETY: the endpoints are open.
-        unsafe {
+        let (fid, cm, ops) = unsafe {
             match self {
-                ConnectionObject::Active(ep, _) => {
-                    Some(Raw { fid: ep.as_fid(), cm: (*ep.as_ptr()).cm, ops: (*ep.as_ptr()).ops })
-                }
-                ConnectionObject::Passive(pep) => {
-                    Some(Raw { fid: pep.as_fid(), cm: (*pep.as_ptr()).cm, ops: (*pep.as_ptr()).ops })
-                }
-                ConnectionObject::Request { .. } => None,
+                Active(ep, _) => (ep.as_fid(), (*ep.as_ptr()).cm, (*ep.as_ptr()).ops),
+                Passive(pep) => (pep.as_fid(), (*pep.as_ptr()).cm, (*pep.as_ptr()).ops),
+                Request { .. } => return None,
             }
-        }
+        };
+        Some(Raw { fid, cm, ops })
     }
 }
 
 impl Raw {
     /// Checks that a request or an answer carries as much data.
     fn need_room_for(self, data: &[u8]) -> Result<(), Refused> {
-        let (mut most, mut size) = (0_usize, size_of::<usize>());
-        let option = (&raw mut most).cast::<c_void>();
         // SAFETY: the endpoint is open, and the option is a size.
-        let result = unsafe {
-            ((*self.ops).getopt)(self.fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, option, &raw mut size)
-        };
-        // Without an answer, the call itself tells.
-        if result == 0 && data.len() > most {
-            return Err(Refused::NotOffered(format!("{} bytes with a connection", data.len())));
+        match unsafe { size_option(self.ops, self.fid, FI_OPT_CM_DATA_SIZE) } {
+            Ok(most) if data.len() > most => {
+                Err(Refused::NotOffered(format!("{} bytes with a connection", data.len())))
+            }
+            // Without an answer, the call itself tells.
+            Ok(_) | Err(_) => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -23,6 +23,7 @@ use super::names::name_from_bytes;
 use super::posted::Posted;
 use super::{Counters, ProviderParty, ReadQueue, Refused, not_offered, open_counter};
 use crate::call::{AddressForm, Opened};
+use crate::connecting::BOTH;
 use crate::counters::EVENTS;
 use crate::form::NameForm;
 use crate::provider::{Granted, Provider};
@@ -121,12 +122,10 @@ impl Opening {
         let av = unsafe { domain.open_av(av_attr()) }?;
         let ep = domain.open_endpoint(info)?;
         let selective = if setup.selective { BindFlags::SELECTIVE_COMPLETION } else { BindFlags::empty() };
-        match receive_cq {
-            Some(receive_cq) => {
-                ep.bind(&cq.cq, (BindFlags::TRANSMIT | selective).bits())?;
-                ep.bind(&receive_cq.cq, (BindFlags::RECV | selective).bits())?;
-            }
-            None => ep.bind(&cq.cq, (BindFlags::TRANSMIT | BindFlags::RECV | selective).bits())?,
+        let at_first = if receive_cq.is_some() { BindFlags::TRANSMIT } else { BOTH };
+        ep.bind(&cq.cq, (at_first | selective).bits())?;
+        if let Some(receive_cq) = receive_cq {
+            ep.bind(&receive_cq.cq, (BindFlags::RECV | selective).bits())?;
         }
         ep.bind(&av, 0)?;
         let mut counters = Vec::new();
@@ -156,12 +155,9 @@ impl Opening {
                 .getinfo(setup.caps, setup.tx_op_flags)
                 .map_err(|errno| not_offered(&format!("an endpoint with {:?}", setup.caps), errno));
         }
-        let mut info = self.getinfo(Caps::empty(), setup.tx_op_flags).map_err(|errno| {
-            not_offered(
-                &format!("an endpoint {}", if self.is_side { "with connections" } else { "of this setup" }),
-                errno,
-            )
-        })?;
+        let kind = if self.is_side { "an endpoint with connections" } else { "an endpoint of this setup" };
+        let found = self.getinfo(Caps::empty(), setup.tx_op_flags);
+        let mut info = found.map_err(|errno| not_offered(kind, errno))?;
         let mut caps = Caps::from_bits_retain(info.first().caps);
         for wish in WISHES {
             if let Ok(with) = self.getinfo(caps | wish, setup.tx_op_flags) {

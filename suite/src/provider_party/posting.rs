@@ -52,36 +52,29 @@ impl Poster<'_> {
         // SAFETY: the endpoint is open, and has the capability of the call, so that its vtable is there. The
         // memory of the message and the context are leaked.
         let result = unsafe {
+            use SendBy::{Inject, Message, Raw, Single, Vector};
             let (msg, tagged) = ((*ep).msg, (*ep).tagged);
-            let by = if is_raw_vector { SendBy::Vector } else { by };
+            let by = if is_raw_vector { Vector } else { by };
             match (by, tag, data) {
-                (SendBy::Single, None, None) => ((*msg).send)(ep, buf, len, desc, to, op_context),
-                (SendBy::Single, None, Some(data)) => {
-                    ((*msg).senddata)(ep, buf, len, desc, data, to, op_context)
-                }
-                (SendBy::Single, Some(tag), None) => {
-                    ((*tagged).send)(ep, buf, len, desc, to, tag, op_context)
-                }
-                (SendBy::Single, Some(tag), Some(data)) => {
+                (Single, None, None) => ((*msg).send)(ep, buf, len, desc, to, op_context),
+                (Single, None, Some(data)) => ((*msg).senddata)(ep, buf, len, desc, data, to, op_context),
+                (Single, Some(tag), None) => ((*tagged).send)(ep, buf, len, desc, to, tag, op_context),
+                (Single, Some(tag), Some(data)) => {
                     ((*tagged).senddata)(ep, buf, len, desc, data, to, tag, op_context)
                 }
-                (SendBy::Vector, None, _) => {
-                    ((*msg).sendv)(ep, iov.as_ptr(), NO_DESC, iov.len(), to, op_context)
-                }
-                (SendBy::Vector, Some(tag), _) => {
+                (Vector, None, _) => ((*msg).sendv)(ep, iov.as_ptr(), NO_DESC, iov.len(), to, op_context),
+                (Vector, Some(tag), _) => {
                     ((*tagged).sendv)(ep, iov.as_ptr(), NO_DESC, iov.len(), to, tag, op_context)
                 }
-                (SendBy::Inject, None, None) => ((*msg).inject)(ep, buf, len, to),
-                (SendBy::Inject, None, Some(data)) => ((*msg).injectdata)(ep, buf, len, data, to),
-                (SendBy::Inject, Some(tag), None) => ((*tagged).inject)(ep, buf, len, to, tag),
-                (SendBy::Inject, Some(tag), Some(data)) => {
-                    ((*tagged).injectdata)(ep, buf, len, data, to, tag)
-                }
-                (SendBy::Message | SendBy::Raw, None, data) => {
+                (Inject, None, None) => ((*msg).inject)(ep, buf, len, to),
+                (Inject, None, Some(data)) => ((*msg).injectdata)(ep, buf, len, data, to),
+                (Inject, Some(tag), None) => ((*tagged).inject)(ep, buf, len, to, tag),
+                (Inject, Some(tag), Some(data)) => ((*tagged).injectdata)(ep, buf, len, data, to, tag),
+                (Message | Raw, None, data) => {
                     let message = untagged(&iov, to, op_context, data.unwrap_or_default());
                     ((*msg).sendmsg)(ep, &raw const message, with_data(flags, data))
                 }
-                (SendBy::Message | SendBy::Raw, Some(tag), data) => {
+                (Message | Raw, Some(tag), data) => {
                     let matched = TagMatch { tag, ignore: 0 };
                     let message = tagged_message(&iov, to, matched, op_context, data.unwrap_or_default());
                     ((*tagged).sendmsg)(ep, &raw const message, with_data(flags, data))
@@ -207,25 +200,24 @@ impl Poster<'_> {
         let (desc, none) = (ptr::null_mut(), NO_DESC);
         // SAFETY: as for `send`; the structures live until the call has returned.
         let result = unsafe {
+            use RmaBy::{InjectWrite, Read, Readmsg, Readv, Write, WriteRaw, Writemsg, Writev};
             let rma = &*(*ep).rma;
             match (by, data) {
-                (RmaBy::Write, None) => (rma.write)(ep, buf, len, desc, peer, address, key, op_context),
-                (RmaBy::Write, Some(data)) => {
+                (Write, None) => (rma.write)(ep, buf, len, desc, peer, address, key, op_context),
+                (Write, Some(data)) => {
                     (rma.writedata)(ep, buf, len, desc, data, peer, address, key, op_context)
                 }
-                (RmaBy::Writev, _) => {
+                (Writev, _) => {
                     (rma.writev)(ep, iov.as_ptr(), none, iov.len(), peer, address, key, op_context)
                 }
-                (RmaBy::Writemsg | RmaBy::WriteRaw, data) => {
+                (Writemsg | WriteRaw, data) => {
                     (rma.writemsg)(ep, &raw const message, with_data(Some(flags), data))
                 }
-                (RmaBy::InjectWrite, None) => (rma.inject)(ep, buf, len, peer, address, key),
-                (RmaBy::InjectWrite, Some(data)) => (rma.injectdata)(ep, buf, len, data, peer, address, key),
-                (RmaBy::Read, _) => (rma.read)(ep, buf.cast_mut(), len, desc, peer, address, key, op_context),
-                (RmaBy::Readv, _) => {
-                    (rma.readv)(ep, iov.as_ptr(), none, iov.len(), peer, address, key, op_context)
-                }
-                (RmaBy::Readmsg, _) => (rma.readmsg)(ep, &raw const message, flags.bits()),
+                (InjectWrite, None) => (rma.inject)(ep, buf, len, peer, address, key),
+                (InjectWrite, Some(data)) => (rma.injectdata)(ep, buf, len, data, peer, address, key),
+                (Read, _) => (rma.read)(ep, buf.cast_mut(), len, desc, peer, address, key, op_context),
+                (Readv, _) => (rma.readv)(ep, iov.as_ptr(), none, iov.len(), peer, address, key, op_context),
+                (Readmsg, _) => (rma.readmsg)(ep, &raw const message, flags.bits()),
             }
         };
         if by == RmaBy::InjectWrite {
@@ -316,34 +308,32 @@ impl Poster<'_> {
         let (desc, msg, flags) = (ptr::null_mut(), &raw const message, flags.bits());
         // SAFETY: as for `access`.
         let outcome = unsafe {
+            use AtomicBy::{Inject, Message, Raw, Single, Vector};
+            use AtomicKind::{Base, Compare, Fetch};
             let atomic = &*(*ep).atomic;
             match (by, kind) {
-                (AtomicBy::Inject, _) => (atomic.inject)(ep, buf, count, peer, address, key, datatype, op),
-                (AtomicBy::Single, AtomicKind::Base) => {
-                    (atomic.write)(ep, buf, count, desc, peer, address, key, datatype, op, ctx)
-                }
-                (AtomicBy::Vector, AtomicKind::Base) => {
+                (Inject, _) => (atomic.inject)(ep, buf, count, peer, address, key, datatype, op),
+                (Single, Base) => (atomic.write)(ep, buf, count, desc, peer, address, key, datatype, op, ctx),
+                (Vector, Base) => {
                     (atomic.writev)(ep, op_iov, none, op_count, peer, address, key, datatype, op, ctx)
                 }
-                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Base) => (atomic.writemsg)(ep, msg, flags),
-                (AtomicBy::Single, AtomicKind::Fetch) => {
+                (Message | Raw, Base) => (atomic.writemsg)(ep, msg, flags),
+                (Single, Fetch) => {
                     (atomic.readwrite)(ep, buf, count, desc, res, desc, peer, address, key, datatype, op, ctx)
                 }
-                (AtomicBy::Vector, AtomicKind::Fetch) => (atomic.readwritev)(
+                (Vector, Fetch) => (atomic.readwritev)(
                     ep, op_iov, none, op_count, res_iov, none, res_count, peer, address, key, datatype, op,
                     ctx,
                 ),
-                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Fetch) => {
-                    (atomic.readwritemsg)(ep, msg, res_iov, none, res_count, flags)
-                }
-                (AtomicBy::Single, AtomicKind::Compare) => (atomic.compwrite)(
+                (Message | Raw, Fetch) => (atomic.readwritemsg)(ep, msg, res_iov, none, res_count, flags),
+                (Single, Compare) => (atomic.compwrite)(
                     ep, buf, count, desc, cmp, desc, res, desc, peer, address, key, datatype, op, ctx,
                 ),
-                (AtomicBy::Vector, AtomicKind::Compare) => (atomic.compwritev)(
+                (Vector, Compare) => (atomic.compwritev)(
                     ep, op_iov, none, op_count, cmp_iov, none, cmp_count, res_iov, none, res_count, peer,
                     address, key, datatype, op, ctx,
                 ),
-                (AtomicBy::Message | AtomicBy::Raw, AtomicKind::Compare) => {
+                (Message | Raw, Compare) => {
                     (atomic.compwritemsg)(ep, msg, cmp_iov, none, cmp_count, res_iov, none, res_count, flags)
                 }
             }

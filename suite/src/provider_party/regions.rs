@@ -31,7 +31,7 @@ impl ProviderParty {
         let is_virtual = self.mr_mode.contains(MrMode::VIRT_ADDR);
         let address = if is_virtual { piece.address.addr() as u64 } else { 0 };
         self.regions.push(RegisteredPiece { mr: Some(mr), piece, counters });
-        Ok(RemoteAnswer::Registered { number: self.regions.len() - 1, memory: RemoteMemory { address, key } })
+        Ok(RemoteAnswer::Registered(self.regions.len() - 1, RemoteMemory { address, key }))
     }
 
     pub(super) fn execute_at_region(

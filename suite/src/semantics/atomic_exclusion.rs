@@ -1,7 +1,7 @@
 //! Concurrent atomic operations on an element exclude each other, whichever endpoints begin them:
 //! `fi_atomic(3)`.
 
-use super::atomics::{encode_element, encode_number, make_add_call};
+use super::atomics::{encode_element, encode_number, make_add_call, open_cleared_region};
 use super::prelude::*;
 use crate::TransportKind;
 
@@ -13,12 +13,9 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
     const ROUNDS: usize = 30;
     let target = net.open_party();
     let parties: Vec<Party> = (0..PARTIES).map(|_| net.open_party()).collect();
-    for party in &parties {
-        party.meet(&target);
-    }
+    parties.iter().for_each(|party| _ = party.meet(&target));
     for memory_kind in net.memory_kinds() {
-        let region = target.open_region(96, memory_kind, KEY);
-        region.clear();
+        let region = open_cleared_region(&target, 96, memory_kind);
         // Elements that are aligned, or misaligned, or longer than the processor can update at once. If the
         // memory is raw, some elements lie in two segments. Other providers are asked for the first two.
         let mut places = vec![
@@ -69,8 +66,7 @@ fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const REGION_BYTES: usize = 24;
     let other = Net::new(&TransportKind::Tcp4, Turns::Threads);
     let (target, second, elsewhere) = (net.open_party(), net.open_party(), other.open_party());
-    let region = target.open_region(REGION_BYTES, MemoryKind::Raw, KEY);
-    region.clear();
+    let region = open_cleared_region(&target, REGION_BYTES, MemoryKind::Raw);
     let again = elsewhere.register_again(&region, EVERYTHING, KEY + 1).unwrap();
     let known_as = [(net, &target, &region), (net, &second, &region), (&other, &elsewhere, &again)];
     let mut initiators = Vec::new();

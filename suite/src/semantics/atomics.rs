@@ -13,6 +13,13 @@ pub(super) fn encode_number(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_le_bytes())
 }
 
+/// Opens a region that is filled with zeros.
+pub(super) fn open_cleared_region(party: &Party, len_bytes: usize, kind: MemoryKind) -> Region {
+    let region = party.open_region(len_bytes, kind, KEY);
+    region.clear();
+    region
+}
+
 /// Returns a call that adds to the number at the beginning of a region.
 pub(super) fn make_add_call(
     kind: AtomicKind,
@@ -91,13 +98,12 @@ fn every_atomic_call_updates_the_region(net: &Net) {
             } else {
                 add_to(&mut inside, &operand);
             }
-            let results_bytes = match (kind.fetches(), count) {
-                (false, _) => Vec::new(),
-                (true, 1) => vec![LEN_BYTES],
-                (true, _) => vec![5, LEN_BYTES - 5],
-            };
             let call = AtomicCall::new(kind, op, operand.clone(), alice.peer(), &region, context);
             let operands = split_unevenly(&operand, count);
+            let results_bytes = match count {
+                3 if kind.fetches() => vec![5, LEN_BYTES - 5],
+                _ => call.results_bytes.clone(),
+            };
             let call = call.at_address(region.address_at(20));
             let call = AtomicCall { by, operands, compares, results_bytes, ..call };
             let posted = alice.endpoint.atomic(call.clone()).unwrap();
@@ -210,6 +216,7 @@ fn every_operation_updates_every_datatype(net: &Net) {
             assert!(count_max >= VALUES.len());
             context += 1;
             region.write_at(8, &column(0));
+            let mut expected = region.content();
             let operand = if op == AtomicOp::Read { Bytes::new() } else { column(1).into() };
             let mut call = AtomicCall::new(kind, (op, datatype), operand, alice.peer(), &region, context);
             call.results_bytes.iter_mut().for_each(|room_bytes| *room_bytes = len_bytes);
@@ -220,18 +227,12 @@ fn every_operation_updates_every_datatype(net: &Net) {
                 posted => _ = posted.unwrap(),
             }
             let completion = expect_completion(&alice, kind, context);
-            if kind.fetches() {
-                assert!(received_bytes(&completion.buffer) == column(0), "{kind} {op} of {datatype}");
-            }
-            let result = |values: &[i64; 3]| encode_element(apply_atomic(op, *values), datatype);
-            let expected: Vec<u8> = VALUES.iter().flat_map(result).collect();
             let what = format!("{kind} {op} of {datatype}");
-            let deadline = Deadline::new();
-            while region.read_at(8, len_bytes) != expected && !alice.is_homespun() {
-                alice.progress_all();
-                deadline.yield_or_panic(&what);
-            }
-            assert_eq!(region.read_at(8, len_bytes), expected, "{what}");
+            assert!(!kind.fetches() || received_bytes(&completion.buffer) == column(0), "{what}");
+            let result = |values: &[i64; 3]| encode_element(apply_atomic(op, *values), datatype);
+            let results: Vec<u8> = VALUES.iter().flat_map(result).collect();
+            expected[8..8 + len_bytes].copy_from_slice(&results);
+            region.expect_content(&alice, &expected, &what);
             applied += 1;
         }
     }
@@ -272,8 +273,7 @@ fn arrays_of_every_length_are_updated_completely(net: &Net) {
 #[over(all)]
 fn injected_atomics_apply_in_order_and_report_nothing(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.open_region(INJECT_MAX_BYTES, MemoryKind::Raw, KEY);
-    region.clear();
+    let region = open_cleared_region(&bob, INJECT_MAX_BYTES, MemoryKind::Raw);
     let mut expected = vec![0; INJECT_MAX_BYTES];
     let inject_size_bytes = alice.endpoint.info().tx.inject_size_bytes;
     let max_bytes = if alice.is_homespun() { INJECT_MAX_BYTES } else { inject_size_bytes.min(MODEST_BYTES) };
@@ -302,9 +302,7 @@ fn accesses_and_atomics_wait_for_a_sleeping_target(net: &Net) {
     let region = bob.open_region(8, MemoryKind::Owned, KEY);
     region.write_at(0, &encode_number(40));
     let other = bob.open_region(100_000, MemoryKind::Raw, KEY + 1);
-    for by in [RmaBy::Write, RmaBy::Read] {
-        post_access(by, &alice, &other, 3, 0, 100_000);
-    }
+    [RmaBy::Write, RmaBy::Read].into_iter().for_each(|by| post_access(by, &alice, &other, 3, 0, 100_000));
     alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, 1)).unwrap();
     alice.endpoint.atomic(make_add_call(AtomicKind::Fetch, &alice, &region, 1, 2)).unwrap();
     alice.assert_no_completion();
@@ -321,8 +319,7 @@ fn accesses_and_atomics_wait_for_a_sleeping_target(net: &Net) {
 fn atomics_take_effect_in_posting_order(net: &Net) {
     const COUNT: u64 = 200;
     let (alice, bob) = net.open_pair();
-    let region = bob.open_region(8, MemoryKind::Raw, KEY);
-    region.clear();
+    let region = open_cleared_region(&bob, 8, MemoryKind::Raw);
     // Each operation must find the result of the previous one. A later message must arrive after all of
     // them.
     for value in 0..COUNT {
@@ -332,7 +329,7 @@ fn atomics_take_effect_in_posting_order(net: &Net) {
         let compares = vec![encode_number(value)];
         alice.endpoint.atomic(AtomicCall { compares, ..call }).unwrap();
     }
-    alice.endpoint.send(payload(1, 8), alice.peer(), COUNT).unwrap();
+    alice.post_send(COUNT, 8, OpFlags::empty());
     bob.receive(1, 8);
     assert_eq!(region.content(), *encode_number(COUNT));
     alice.expect_each(0..=COUNT);
@@ -343,8 +340,7 @@ fn atomics_take_effect_in_posting_order(net: &Net) {
 fn fence_waits_for_preceding_atomics(net: &Net) {
     const COUNT: u64 = 20;
     let (alice, bob) = net.open_pair();
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
-    region.clear();
+    let region = open_cleared_region(&bob, 8, MemoryKind::Owned);
     for round in 1..4 {
         for context in 0..COUNT {
             alice.endpoint.atomic(make_add_call(AtomicKind::Base, &alice, &region, 1, context)).unwrap();
@@ -356,8 +352,7 @@ fn fence_waits_for_preceding_atomics(net: &Net) {
         alice.endpoint.rma(RmaCall { flags, ..read }).unwrap();
         let fenced = make_add_call(AtomicKind::Fetch, &alice, &region, 1, 60);
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..fenced }).unwrap();
-        let send = SendMsg { to: alice.peer(), context: 70, flags, ..SendMsg::default() };
-        alice.endpoint.sendmsg(send).unwrap();
+        alice.post_send(70, 0, flags);
         bob.receive(7, 0);
         let before = round * (COUNT + 1) - 1;
         assert_eq!(region.content(), *encode_number(before + 1));
@@ -372,8 +367,7 @@ fn fence_waits_for_preceding_atomics(net: &Net) {
 #[over(all)]
 fn atomics_complete_at_every_level(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
-    region.clear();
+    let region = open_cleared_region(&bob, 8, MemoryKind::Owned);
     for (context, flags) in (0..).zip(LEVELS) {
         let call = make_add_call(AtomicKind::Base, &alice, &region, 1, context);
         alice.endpoint.atomic(AtomicCall { by: AtomicBy::Message, flags, ..call }).unwrap();
@@ -392,8 +386,7 @@ fn atomics_complete_at_every_level(net: &Net) {
 #[over(all)]
 fn selective_completion_hides_success_and_reports_failure(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::selective(), Setup::default());
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
-    region.clear();
+    let region = open_cleared_region(&bob, 8, MemoryKind::Owned);
     let call = |kind, context| make_add_call(kind, &alice, &region, 1, context);
     alice.endpoint.atomic(call(AtomicKind::Base, 1)).unwrap();
     alice.endpoint.atomic(call(AtomicKind::Fetch, 2)).unwrap();

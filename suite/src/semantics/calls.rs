@@ -1,6 +1,7 @@
 //! Every call that sends, and every call that receives, with every size: `fi_msg(3)`, `fi_tagged(3)`.
 
 use super::prelude::*;
+use crate::call::{EndpointCall, ReceiveBy, RemoteReceive, RemoteSend, SendBy};
 
 /// A tag that no receive of these tests accepts.
 const MARKER: u64 = 1 << 63;
@@ -8,37 +9,8 @@ const MARKER: u64 = 1 << 63;
 /// Remote data that a swap of its bytes changes.
 const DATA: u64 = 0xfedc_ba98_7654_3210;
 
-/// A call that sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SendCall {
-    /// `fi_send`, `fi_senddata`, `fi_tsend`, `fi_tsenddata`.
-    Single,
-    /// `fi_sendv` or `fi_tsendv`. With remote data `fi_sendmsg`: no other call sends several buffers with
-    /// remote data.
-    Vector,
-    /// `fi_sendmsg`, `fi_tsendmsg`.
-    Message,
-    /// Any of these, from raw memory.
-    Raw,
-    /// `fi_inject`, `fi_injectdata`, `fi_tinject`, `fi_tinjectdata`.
-    Inject,
-}
-
-/// A call that receives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReceiveCall {
-    /// `fi_recv`, `fi_trecv`.
-    Single,
-    /// `fi_recvv`, `fi_trecvv`.
-    Vector,
-    /// `fi_recvmsg`, `fi_trecvmsg`.
-    Message,
-    /// Any of these, into raw memory.
-    Raw,
-}
-
 /// A message as sent, which must arrive unchanged.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Message {
     bytes: Bytes,
     tag: Option<u64>,
@@ -49,61 +21,46 @@ struct Message {
 const SENT: u64 = 11;
 const RECEIVED: u64 = 21;
 
-const SEND_CALLS: [SendCall; 5] =
-    [SendCall::Single, SendCall::Vector, SendCall::Message, SendCall::Raw, SendCall::Inject];
+const SEND_CALLS: [SendBy; 5] =
+    [SendBy::Single, SendBy::Vector, SendBy::Message, SendBy::Raw, SendBy::Inject];
 
-const RECEIVE_CALLS: [ReceiveCall; 4] =
-    [ReceiveCall::Single, ReceiveCall::Vector, ReceiveCall::Message, ReceiveCall::Raw];
+/// The calls that receive, and `None` for any of them into raw memory.
+const RECEIVE_CALLS: [Option<ReceiveBy>; 4] =
+    [Some(ReceiveBy::Single), Some(ReceiveBy::Vector), Some(ReceiveBy::Message), None];
 
 impl Message {
-    fn send(&self, by: &Party, call: SendCall) {
-        let Message { bytes, tag, data } = self.clone();
-        let (endpoint, to, context, parts) = (&by.endpoint, by.peer(), SENT, split_unevenly(&bytes, 3));
-        let message =
-            |buffers| SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags: OpFlags::empty() };
-        let accepted = match (call, tag, data) {
-            (SendCall::Single, None, None) => endpoint.send(bytes, to, context),
-            (SendCall::Single, None, Some(data)) => endpoint.senddata(bytes, data, to, context),
-            (SendCall::Single, Some(tag), None) => endpoint.tsend(bytes, to, Tag(tag), context),
-            (SendCall::Single, Some(tag), Some(data)) => {
-                endpoint.tsenddata(bytes, data, to, Tag(tag), context)
-            }
-            (SendCall::Vector, None, None) => endpoint.sendv(parts, to, context),
-            (SendCall::Vector, Some(tag), None) => endpoint.tsendv(parts, to, Tag(tag), context),
-            (SendCall::Vector, _, Some(_)) => endpoint.sendmsg(message(parts)),
-            (SendCall::Message, ..) => endpoint.sendmsg(message(vec![bytes])),
-            (SendCall::Raw, ..) => {
-                endpoint.send_from_raw_memory(&parts, Post { peer: to, tag, data, context, flags: None })
-            }
-            (SendCall::Inject, ..) => endpoint.inject(&bytes, to, tag.map(Tag), data),
-        };
-        accepted.unwrap_or_else(|error| panic!("{call:?} of {} bytes: {error}", self.bytes.len()));
+    /// The buffers of a send.
+    fn pieces(&self, by: SendBy) -> Vec<Bytes> {
+        let count = if matches!(by, SendBy::Vector | SendBy::Raw) { 3 } else { 1 };
+        split_unevenly(&self.bytes, count)
+    }
+
+    fn send(&self, from: &Party, by: SendBy) {
+        let (tag, data, buffers) = (self.tag, self.data, self.pieces(by));
+        let post = Post { peer: from.peer(), tag, data, context: SENT, flags: None };
+        // No other call than `fi_sendmsg` sends several buffers with remote data.
+        let is_with_data = matches!(by, SendBy::Vector) && data.is_some();
+        let call = if is_with_data { SendBy::Message } else { by };
+        let sent = from.endpoint.post(EndpointCall::Send(RemoteSend { by: call, buffers, post })).map(drop);
+        sent.unwrap_or_else(|error| panic!("{by:?} of {} bytes: {error}", self.bytes.len()));
     }
 
     /// Posts a receive with room for the message and this many more bytes. Returns its raw memory if it has
     /// any.
-    fn post_receive(&self, by: &Party, call: ReceiveCall, spare_bytes: usize) -> Option<ReceiveBuffer> {
-        let (from, context, len_bytes) = (ANY, RECEIVED, self.bytes.len() + spare_bytes);
-        let (whole, parts) = (marked_buffer(len_bytes), marked_buffers(len_bytes, 4));
-        let endpoint = &by.endpoint;
-        let mut raw = None;
-        let accepted = match (call, self.tag) {
-            (ReceiveCall::Single, None) => endpoint.recv(whole, from, context),
-            (ReceiveCall::Single, Some(tag)) => endpoint.trecv(whole, from, Tag(tag), context),
-            (ReceiveCall::Vector, None) => endpoint.recvv(parts, from, context),
-            (ReceiveCall::Vector, Some(tag)) => endpoint.trecvv(parts, from, Tag(tag), context),
-            (ReceiveCall::Message, tag) => {
-                let (buffers, tagged) = (vec![whole], tag.map(|tag| Tag(tag).into()));
-                endpoint.recvmsg(RecvMsg { buffers, from, tagged, context, flags: OpFlags::empty() })
-            }
-            (ReceiveCall::Raw, tag) => {
-                let lens: Vec<usize> = parts.iter().map(BytesMut::len).collect();
-                let post = Post { tag, context, ..Post::default() };
-                endpoint.receive_into_raw_memory(&lens, 0, post).map(|room| raw = Some(room))
-            }
+    fn post_receive(&self, at: &Party, by: Option<ReceiveBy>, spare_bytes: usize) -> Option<ReceiveBuffer> {
+        let (context, len_bytes) = (RECEIVED, self.bytes.len() + spare_bytes);
+        let count = if by.is_none_or(|by| by == ReceiveBy::Vector) { 4 } else { 1 };
+        let buffers = marked_buffers(len_bytes, count);
+        let call = if let Some(by) = by {
+            let (from, tagged, flags) = (ANY, self.tag.map(|tag| Tag(tag).into()), OpFlags::empty());
+            EndpointCall::Receive(RemoteReceive { by, buffers, from, tagged, context, flags })
+        } else {
+            let lens_bytes = buffers.iter().map(BytesMut::len).collect();
+            let post = Post { tag: self.tag, context, ..Post::default() };
+            EndpointCall::ReceiveRaw { lens_bytes, ignore: 0, post }
         };
-        accepted.unwrap_or_else(|error| panic!("{call:?} of {len_bytes} bytes: {error}"));
-        raw
+        let posted = at.endpoint.post(call);
+        posted.unwrap_or_else(|error| panic!("{by:?} of {len_bytes} bytes: {error}"))
     }
 
     fn kind(&self) -> CompletionFlags {
@@ -111,16 +68,15 @@ impl Message {
     }
 
     #[track_caller]
-    fn check_sent(&self, by: &Party, call: SendCall) {
-        let completion = by.next_completion();
-        let buffer = match call {
-            SendCall::Single => Buffer::Sent(self.bytes.clone()),
-            SendCall::Message => Buffer::SentVector(vec![self.bytes.clone()]),
-            SendCall::Vector => Buffer::SentVector(split_unevenly(&self.bytes, 3)),
-            SendCall::Raw | SendCall::Inject => Buffer::None,
+    fn check_sent(&self, from: &Party, by: SendBy) {
+        let completion = from.next_completion();
+        let buffer = match by {
+            SendBy::Single => Buffer::Sent(self.bytes.clone()),
+            SendBy::Message | SendBy::Vector => Buffer::SentVector(self.pieces(by)),
+            SendBy::Raw | SendBy::Inject => Buffer::None,
         };
         let (context, flags) = (SENT, CompletionFlags::SEND | self.kind());
-        if by.is_homespun() {
+        if from.is_homespun() {
             assert_eq!(completion, Completion { context, flags, buffer, ..Completion::default() });
         } else {
             // `fi_cq(3)` gives the other fields no meaning at the sender.
@@ -160,7 +116,7 @@ impl Message {
 fn exchange_and_check(
     (alice, bob): (&Party, &Party),
     message: &Message,
-    (send, receive): (SendCall, ReceiveCall),
+    (send, receive): (SendBy, Option<ReceiveBy>),
     receive_first: bool,
     spare_bytes: usize,
 ) {
@@ -168,7 +124,7 @@ fn exchange_and_check(
     let mut raw = receive_first.then(post_receive).flatten();
     message.send(alice, send);
     // With another provider, a send may wait until the peer receives it.
-    let is_reported = send != SendCall::Inject;
+    let is_reported = !matches!(send, SendBy::Inject);
     if is_reported && alice.is_homespun() {
         message.check_sent(alice, send);
     }
@@ -231,7 +187,7 @@ fn messages_of_every_size_arrive(net: &Net) {
             }
             for (receive_first, data) in [(false, Some(0)), (true, Some(DATA))] {
                 let message = Message { bytes: payload(len_bytes as u64, len_bytes), tag: None, data };
-                let calls = (SendCall::Single, ReceiveCall::Single);
+                let calls = (SendBy::Single, Some(ReceiveBy::Single));
                 exchange_and_check((&alice, &bob), &message, calls, receive_first, 0);
             }
         }
@@ -239,7 +195,7 @@ fn messages_of_every_size_arrive(net: &Net) {
     for call in SEND_CALLS {
         for len_bytes in [inject_size_bytes - 1, inject_size_bytes] {
             let message = Message { bytes: payload(9, len_bytes), tag: Some(4), data: None };
-            exchange_and_check((&alice, &bob), &message, (call, ReceiveCall::Raw), true, 1);
+            exchange_and_check((&alice, &bob), &message, (call, None), true, 1);
         }
     }
 }
@@ -250,9 +206,9 @@ fn largest_messages_arrive(net: &Net) {
     let (alice, bob) = net.open_pair();
     for len_bytes in [1 << 20, (8 << 20) + 1] {
         for (calls, receive_first, data) in [
-            ((SendCall::Single, ReceiveCall::Single), true, Some(DATA)),
-            ((SendCall::Raw, ReceiveCall::Raw), true, Some(DATA)),
-            ((SendCall::Vector, ReceiveCall::Vector), false, None),
+            ((SendBy::Single, Some(ReceiveBy::Single)), true, Some(DATA)),
+            ((SendBy::Raw, None), true, Some(DATA)),
+            ((SendBy::Vector, Some(ReceiveBy::Vector)), false, None),
         ] {
             let message = Message { bytes: payload(3, len_bytes), tag: Some(1), data };
             exchange_and_check((&alice, &bob), &message, calls, receive_first, 0);

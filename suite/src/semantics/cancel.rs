@@ -115,9 +115,7 @@ fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
     };
     let rooms: Vec<_> = (1..).zip(receives).map(post).collect();
     bob.endpoint.recv(marked_buffer(8), ANY, 6).unwrap();
-    for room in &rooms {
-        domain.cancel_receives_into(byte_behind(room));
-    }
+    rooms.iter().for_each(|room| domain.cancel_receives_into(byte_behind(room)));
     bob.assert_no_completion();
     for (context, room) in (1..).zip(&rooms) {
         domain.cancel_receives_into(last_byte(room));
@@ -126,9 +124,8 @@ fn receives_into_a_piece_of_memory_are_cancelled(net: &Net) {
         domain.cancel_receives_into(last_byte(room));
         bob.assert_no_completion();
     }
-    alice.endpoint.send(payload(1, 8), alice.peer(), 7).unwrap();
+    alice.send(7, payload(1, 8));
     assert_eq!(bob.next_completion().context, 6, "its memory is elsewhere");
-    alice.next_completion();
     // So are receives of a shared context.
     let sharers = Sharers::new(net, 1);
     let post = Post { peer: ANY, context: 7, ..Post::default() };

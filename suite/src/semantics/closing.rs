@@ -24,23 +24,6 @@ fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     }
 }
 
-/// Shows fi_msg/inject-frees-and-hides, fi_tagged/tinject-frees-and-hides.
-#[over(all, own)]
-fn injected_messages_arrive_after_the_sender_closes(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for n in 0..5 {
-        alice.endpoint.inject(&payload(n, 50), alice.peer(), Some(Tag(n)), Some(n)).unwrap();
-    }
-    // The link may not be up yet.
-    drop(alice);
-    for n in 0..5 {
-        bob.endpoint.trecv(marked_buffer(50), ANY, Tag(n), n).unwrap();
-        let (completion, source) = bob.next_completion_with_source();
-        assert_eq!((completion.context, completion.data, source), (n, n, bob.peer()));
-        assert_eq!(received_bytes(&completion.buffer), payload(n, 50));
-    }
-}
-
 #[over(all, native)]
 fn dropped_disabled_endpoint_frees_its_address(net: &Net) {
     let domain = net.open_other_domain();

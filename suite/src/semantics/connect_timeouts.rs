@@ -64,9 +64,7 @@ fn late_accept_does_not_stay_connected(net: &Net) {
         let request = next_request_of_first_side(&[&server, &client]);
         expect_timeout(&clock, &[&client]);
         // The passive endpoint may or may not learn of the end before the accept.
-        for side in [&client, &server].repeat(passes) {
-            side.progress();
-        }
+        [&client, &server].repeat(passes).into_iter().for_each(Side::progress);
         let accepting = server.accept(&request, b"");
         match next_event_of_first_side(&[&server, &client]) {
             Err(error) => assert_eq!((error.object, error.errno), (SERVER, Errno::ECONNABORTED)),

@@ -22,9 +22,7 @@ fn connection_completes_receives_with_remote_data_in_order(net: &Net) {
     // The payload of this message is fetched. Its receive still completes before the next one.
     one.send(payload(1, LONG_BYTES), ANY, 1).unwrap();
     write(71, 100);
-    for context in 1..=4 {
-        other.recv(marked_buffer(LONG_BYTES), ANY, context).unwrap();
-    }
+    (1..=4).for_each(|context| other.recv(marked_buffer(LONG_BYTES), ANY, context).unwrap());
     write(72, 0);
     let told: Vec<_> = (0..4).map(|_| fields(&next_completion_of_first_side(&[&server, &client]))).collect();
     let expected =

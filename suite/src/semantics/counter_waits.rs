@@ -4,7 +4,7 @@ use super::counters::{LENS_BYTES, make_counting_setup, make_region_spec};
 use super::prelude::*;
 
 /// Returns all wait objects of counters.
-fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
+pub(super) fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
     WAIT_OBJECTS.into_iter().chain([WaitObject::None])
 }
 
@@ -12,6 +12,21 @@ fn all_wait_objects() -> impl Iterator<Item = WaitObject> {
 fn open_sleepers(net: &Net, wait: WaitObject) -> (Party, Party) {
     let setup = || Setup { asleep: true, wait, ..make_counting_setup() };
     net.open_pair_with(setup(), setup())
+}
+
+/// While this thread acts, another one waits until the counter has reached the threshold, and then drives the
+/// counter's endpoints. The counter must count nothing more.
+pub(super) fn wait_for_counter_beside(counter: &Counter, threshold: u64, act: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            wait_for_threshold(counter, threshold);
+            drive_counter_until(counter, &is_over);
+        });
+        let _over = StopOnDrop(&is_over);
+        act();
+    });
+    assert_eq!((counter.read(), counter.read_error()), (threshold, 0));
 }
 
 /// Both parties wait only for counters, which count sends, receives, and accesses by the peer. Some of the
@@ -63,29 +78,22 @@ fn counter_waits_wake_for_endpoint_events(net: &Net) {
 #[over(one_process)]
 fn counter_wait_wakes_for_remote_accesses_to_a_region(net: &Net) {
     for wait in all_wait_objects() {
-        let setup = |wait| Setup { asleep: true, wait, ..Setup::default() };
+        let setup = |wait| Setup { wait, ..Setup::asleep() };
         let (alice, bob) = net.open_pair_with(setup(WaitObject::Unspec), setup(wait));
         let region = register_region(bob.local_domain(), KEY, MrFlags::empty());
         let counter = open_counter(bob.local_domain(), wait);
         region.bind_counter(&counter, REMOTE_WRITE | REMOTE_READ).unwrap();
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                wait_for_threshold(&counter, 10);
-                drive_counter_until(&counter, &is_over);
-            });
-            let _over = StopOnDrop(&is_over);
+        wait_for_counter_beside(&counter, 10, || {
             for context in 0..5 {
                 let_threads_fall_asleep();
                 let endpoint = alice.endpoint.expect_local();
                 endpoint.write(payload(context, 8), alice.peer(), region.remote(), context).unwrap();
                 endpoint.read(marked_buffer(8), alice.peer(), region.remote(), context).unwrap();
                 for _ in 0..2 {
-                    sleeping::sleep_until_operation_ends(alice.local_cq()).expect("no failure");
+                    sleep_until_operation_ends(alice.local_cq()).expect("no failure");
                 }
             }
         });
-        assert_eq!((counter.read(), counter.read_error()), (10, 0));
         start_driving_both(net, [&alice, &bob]);
     }
 }
@@ -115,30 +123,4 @@ fn counter_wait_ends_when_an_operation_fails(net: &Net) {
         assert_eq!(waited, Err(CounterWaitError::ErrorAvailable));
         start_driving_both(net, [&alice, &bob]);
     }
-}
-
-/// Shows fi_cntr/counter-descriptor.
-#[over(one_process)]
-fn poll_of_counter_and_queue_descriptors_wakes_for_both(net: &Net) {
-    let (alice, bob) = open_sleepers(net, WaitObject::Fd);
-    let both: [&dyn Waitable; 2] = [bob.local_cq(), bob.local_counter(RECV)];
-    let deadline = Deadline::new();
-    if net.can_sleep() {
-        while net.fabric.try_wait(&both) != Ok(true) {
-            deadline.yield_or_panic("an idle queue and an idle counter");
-        }
-        bob.local_counter(RECV).add(1);
-        assert_eq!(net.fabric.try_wait(&both), Ok(false));
-        assert_eq!(net.fabric.try_wait(&both), Ok(true), "it was told of");
-        bob.local_counter(RECV).add_error(1);
-        assert_eq!(net.fabric.try_wait(&both[1..]), Ok(false));
-        bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-        bob.endpoint.cancel(1).unwrap();
-        assert_eq!(net.fabric.try_wait(&both), Ok(false), "there is an entry");
-        assert!(sleeping::sleep_until_operation_ends(bob.local_cq()).is_err());
-    } else {
-        assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
-    }
-    assert_eq!(both.map(Waitable::wait_object), [WaitObject::Fd; 2]);
-    start_driving_both(net, [&alice, &bob]);
 }

@@ -40,18 +40,20 @@ fn message_len_bytes(number: u64) -> usize {
 }
 
 /// Sends the message of this number. Returns false if the queue is full.
-fn try_send(from: &Party, to: FabricAddress, number: u64, flags: OpFlags) -> bool {
+fn try_send(from: &Party, number: u64, flags: OpFlags) -> bool {
     let send = from.message(number, message_len_bytes(number), flags);
-    let sent = from.endpoint.sendmsg(SendMsg { to, data: Some(number), ..send });
+    let sent = from.endpoint.sendmsg(SendMsg { data: Some(number), ..send });
     sent.map_err(|error| assert_eq!(error.errno(), Errno::EAGAIN, "message {number}")).is_ok()
 }
 
-/// Sends until no more sends are accepted. Returns how many were accepted, and which of them completed.
-fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, Vec<u64>) {
+/// Opens a sender and a receiver, and sends until no more sends are accepted. Returns both, how many were
+/// accepted, and which of them completed.
+fn open_pair_and_flood(net: &Net, flags: OpFlags) -> (Party, Party, u64, Vec<u64>) {
+    let (from, at) = net.open_pair_with(sender_setup(), make_receiver_setup());
     let (mut accepted, mut refused_rounds) = (0, 0);
     let mut ended = Vec::new();
     while refused_rounds < REFUSED_ROUNDS {
-        if try_send(from, to, accepted, flags) {
+        if try_send(&from, accepted, flags) {
             accepted += 1;
             refused_rounds = 0;
             assert!(accepted <= ACCEPTED_MAX as u64, "a flood without end");
@@ -61,7 +63,7 @@ fn send_until_refused(from: &Party, to: FabricAddress, flags: OpFlags) -> (u64, 
         from.progress_all();
         ended.extend(iter::from_fn(|| from.poll_completion()).map(|ended| ended.unwrap().0.context));
     }
-    (accepted, ended)
+    (from, at, accepted, ended)
 }
 
 /// Receives the next message, which must have this number.
@@ -88,15 +90,12 @@ fn check_all_sends_end(party: &Party, mut ended: Vec<u64>, count: u64) {
 #[over(driven)]
 fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
     for level in LEVELS {
-        let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-        let (accepted, ended) = send_until_refused(&alice, alice.peer(), level);
+        let (alice, bob, accepted, ended) = open_pair_and_flood(net, level);
         if level == OpFlags::MATCH_COMPLETE {
             assert_eq!((accepted, ended.len()), (TX_DEPTH as u64, 0));
         }
         bob.assert_no_completion();
-        for number in 0..accepted {
-            receive_and_check(&bob, number);
-        }
+        (0..accepted).for_each(|number| receive_and_check(&bob, number));
         check_all_sends_end(&alice, ended, accepted);
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
         bob.assert_no_completion();
@@ -105,11 +104,10 @@ fn unexpected_messages_beyond_the_budget_wait_at_the_sender(net: &Net) {
 
 #[over(driven)]
 fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
-    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
+    let (alice, bob, accepted, ended) = open_pair_and_flood(net, OpFlags::INJECT_COMPLETE);
     let carol = net.open_party();
     let to = carol.meet(&bob);
     carol.meet(&alice);
-    let (accepted, ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
     // Carol's messages to bob arrive, with or without a posted receive, ...
     for (tag, len_bytes) in (1..).zip([0, 100, 5000, 300_000, 1 << 20]) {
         let send = carol.message(tag, len_bytes, OpFlags::MATCH_COMPLETE);
@@ -124,9 +122,7 @@ fn flood_by_one_peer_delays_no_other_peer(net: &Net) {
         alice.receive_tagged(7, len_bytes);
     }
     // ... and bob receives the messages of the flood that have arrived. Then the others arrive.
-    for number in 0..accepted {
-        receive_and_check(&bob, number);
-    }
+    (0..accepted).for_each(|number| receive_and_check(&bob, number));
     check_all_sends_end(&alice, ended, accepted);
     bob.endpoint.trecv(marked_buffer(8), ANY, Tag(50), 50).unwrap();
     assert_eq!(bob.next_completion().context, 50);
@@ -154,8 +150,7 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
         }
         bob.assert_no_completion();
         for (number, len_bytes) in (0..).zip(lens_bytes) {
-            let completion = bob.receive_message(number, len_bytes, &payload(number, len_bytes));
-            assert_eq!(completion.data, number);
+            assert_eq!(bob.receive_message(number, len_bytes, &payload(number, len_bytes)).data, number);
         }
         check_all_sends_end(&alice, ended, lens_bytes.len() as u64);
     }
@@ -163,11 +158,10 @@ fn messages_beyond_the_whole_budget_arrive_when_received(net: &Net) {
 
 #[over(driven)]
 fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
-    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
     // Injected messages wait at the sender, even if the receiver could fetch other messages from their
     // buffers.
     let flags = OpFlags::INJECT | OpFlags::INJECT_COMPLETE;
-    let (accepted, ended) = send_until_refused(&alice, alice.peer(), flags);
+    let (alice, bob, accepted, ended) = open_pair_and_flood(net, flags);
     let last = accepted - 1;
     let waiting: Vec<u64> = (0..accepted).filter(|number| !ended.contains(number)).collect();
     assert!(waiting.contains(&last), "{waiting:?}");
@@ -182,7 +176,7 @@ fn send_waiting_for_credit_may_be_cancelled(net: &Net) {
         }
     }
     // The cancelled sends make room.
-    assert!(try_send(&alice, alice.peer(), accepted, flags));
+    assert!(try_send(&alice, accepted, flags));
     for number in (0..=accepted).filter(|number| !cancelled.contains(number)) {
         receive_and_check(&bob, number);
     }
@@ -221,8 +215,7 @@ fn discarded_messages_return_credit(net: &Net) {
 
 #[over(driven)]
 fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
-    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    let (accepted, mut ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let (alice, bob, accepted, mut ended) = open_pair_and_flood(net, OpFlags::INJECT_COMPLETE);
     drop(bob);
     while ended.len() < accepted as usize {
         let failed = alice.next_failure();
@@ -234,13 +227,10 @@ fn sends_waiting_for_credit_fail_when_the_receiver_closes(net: &Net) {
 
 #[over(driven)]
 fn closing_sender_waits_for_credit(net: &Net) {
-    let (alice, bob) = net.open_pair_with(sender_setup(), make_receiver_setup());
-    let (accepted, _ended) = send_until_refused(&alice, alice.peer(), OpFlags::INJECT_COMPLETE);
+    let (alice, bob, accepted, _ended) = open_pair_and_flood(net, OpFlags::INJECT_COMPLETE);
     thread::scope(|scope| {
         let closing = scope.spawn(move || drop(alice));
-        for number in 0..accepted {
-            receive_and_check(&bob, number);
-        }
+        (0..accepted).for_each(|number| receive_and_check(&bob, number));
         closing.join().unwrap();
     });
     bob.assert_no_completion();

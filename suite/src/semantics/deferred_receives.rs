@@ -21,9 +21,7 @@ fn deferred_claim_receives_the_message_that_a_deferred_peek_claimed(net: &Net) {
             let receive = RecvMsg { tagged, buffers, context: CONTEXT, flags, ..RecvMsg::default() };
             defer(&alice, (&trigger, threshold), Operation::Receive(receive), &done);
         }
-        for identity in [1, 2] {
-            bob.deliver_tagged(TAG.0, identity, len_bytes);
-        }
+        [1, 2].into_iter().for_each(|identity| bob.deliver_tagged(TAG.0, identity, len_bytes));
         for step in 1..=5 {
             alice.assert_no_completion();
             trigger.add(1);

@@ -12,22 +12,19 @@ fn open_receiver_and_senders(net: &Net, caps: Caps) -> (Party, [Party; 2]) {
     (receiver, senders)
 }
 
-/// Sends a message, and waits until it has arrived. Does not wait with another provider, which may delay the
-/// completion until the message is received.
-fn deliver(from: &Party, identity: u64) {
-    deliver_with_tag(from, identity, None);
-}
-
-fn deliver_with_tag(from: &Party, identity: u64, tag: Option<Tag>) {
-    let (buffers, to) = (vec![payload(identity, 16)], from.peer());
-    from.send_unexpected(SendMsg { buffers, to, tag, ..SendMsg::default() });
-}
-
 #[track_caller]
 fn expect_message(receiver: &Party, context: u64, identity: u64, from: FabricAddress) {
     let (completion, source) = receiver.next_completion_with_source();
     assert_eq!((completion.context, source), (context, from));
     assert_eq!(received_bytes(&completion.buffer), payload(identity, 16));
+}
+
+/// Sends a message as [`Party::send_unexpected`] does. The receive with this context must take it.
+#[track_caller]
+fn deliver(sender: &Party, tag: Option<Tag>, receiver: &Party, context: u64, from: FabricAddress) {
+    let identity = context + 100;
+    sender.send_unexpected(SendMsg { tag, ..sender.message(identity, 16, OpFlags::empty()) });
+    expect_message(receiver, context, identity, from);
 }
 
 /// Shows fi_msg/source-directs-receive, fi_msg/unspecified-source-matches-any, fi_tagged/tagged-source.
@@ -41,9 +38,8 @@ fn directed_and_undirected_receives_match_in_posting_order(net: &Net) {
             let receive = RecvMsg { buffers, from, tagged, context, ..RecvMsg::default() };
             receiver.endpoint.recvmsg(receive).unwrap();
         }
-        for (identity, (context, from)) in (10..).zip([(2, first), (1, second), (4, second), (3, first)]) {
-            deliver_with_tag(&senders[from.0 as usize], identity, tag);
-            expect_message(&receiver, context, identity, from);
+        for (context, from) in [(2, first), (1, second), (4, second), (3, first)] {
+            deliver(&senders[from.0 as usize], tag, &receiver, context, from);
         }
     }
 }
@@ -64,8 +60,7 @@ fn directed_receive_without_the_capability_is_refused(net: &Net) {
     refusals.into_iter().for_each(|refused| expect_error(refused, Errno::EOPNOTSUPP));
     // Nothing was posted.
     endpoint.recv(marked_buffer(16), ANY, 2).unwrap();
-    deliver(&senders[0], 10);
-    expect_message(&receiver, 2, 10, FabricAddress(0));
+    deliver(&senders[0], None, &receiver, 2, FabricAddress(0));
     receiver.assert_no_completion();
 }
 
@@ -79,8 +74,7 @@ fn directed_receive_fails_when_its_source_closes(net: &Net) {
     receiver.endpoint.recv(marked_buffer(16), names[1], 3).unwrap();
     receiver.endpoint.recv(marked_buffer(16), ANY, 4).unwrap();
     receiver.assert_no_completion();
-    deliver(&first, 10);
-    expect_message(&receiver, 1, 10, names[0]);
+    deliver(&first, None, &receiver, 1, names[0]);
     receiver.endpoint.recv(marked_buffer(16), names[0], 5).unwrap();
     // The receiver still gets messages that the source sent before it closed.
     first.endpoint.inject(&payload(11, 16), first.peer(), Some(Tag(5)), None).unwrap();
@@ -92,10 +86,7 @@ fn directed_receive_fails_when_its_source_closes(net: &Net) {
     // When this receive is posted, the endpoint knows that the source is gone.
     receiver.endpoint.recv(marked_buffer(16), names[0], 6).unwrap();
     receiver.expect_failures(&[6], assert_link_ended);
-    deliver(&second, 12);
-    expect_message(&receiver, 3, 12, names[1]);
-    deliver(&second, 13);
-    expect_message(&receiver, 4, 13, names[1]);
+    [3, 4].into_iter().for_each(|context| deliver(&second, None, &receiver, context, names[1]));
     receiver.assert_no_completion();
 }
 
@@ -132,6 +123,5 @@ fn directed_receive_fails_when_a_send_to_its_source_is_refused(net: &Net) {
     source.insert_address_of(&receiver);
     source.endpoint.inject(&payload(8, 16), source.peer(), Some(Tag(5)), None).unwrap();
     expect_message(&receiver, 7, 8, absent);
-    deliver(&source, 9);
-    expect_message(&receiver, 4, 9, absent);
+    deliver(&source, None, &receiver, 4, absent);
 }

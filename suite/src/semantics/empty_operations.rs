@@ -64,12 +64,6 @@ fn access_of_no_bytes_needs_no_region(net: &Net) {
                 alice.access(RmaCall { address: 0, key: 0, ..call(context + 2) });
             }
         }
-        if alice.is_homespun() {
-            // An access of one byte is refused.
-            let one = RmaCall::new(RmaBy::Writemsg, payload(1, 1), alice.peer(), &region, 77);
-            alice.endpoint.rma(RmaCall { key: KEY + 1, ..one }).unwrap();
-            assert_eq!(alice.next_failure().errno(), Errno::EKEYREJECTED);
-        }
         assert_eq!(region.content(), marked_buffer(8));
     }
     alice.exchange_long_messages(&bob);

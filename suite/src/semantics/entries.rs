@@ -119,9 +119,7 @@ fn read_of_a_nonempty_queue_drives_progress(net: &Net) {
 fn read_each_closure_may_call_queue_and_endpoints(net: &Net) {
     let (alice, bob) = net.open_pair();
     bob.post_receives(1..=6, 8);
-    for context in 1..=6 {
-        alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
-    }
+    (1..=6).for_each(|context| alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap());
     let mut echoed = 0;
     poll_until("messages to echo", || {
         let echo = |completion: Completion, _| {

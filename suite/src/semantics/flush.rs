@@ -73,9 +73,8 @@ fn flush_completes_after_all_earlier_writes(net: &Net) {
             assert!(regions[0].content()[100..] == payload(round, LEN_BYTES - 100), "{kind:?}");
             assert!(regions[1].content()[..20_000] == payload(round + 1, 20_000), "{kind:?}");
             assert!(regions[1].content()[30_000..30_064] == payload(round + 2, 64), "{kind:?}");
-            for _ in written..2 {
-                assert!([round, round + 1].contains(&alice.next_completion().context));
-            }
+            let is_write = |context: u64| [round, round + 1].contains(&context);
+            (written..2).for_each(|_| assert!(is_write(alice.next_completion().context)));
         }
     }
 }
@@ -118,8 +117,7 @@ fn flush_beyond_region_or_rights_is_refused(net: &Net) {
     let spec = RegionSpec::new(LEN_BYTES, MemoryKind::Shareable, 3);
     let readable = bob.register(RegionSpec { access: MrAccess::REMOTE_READ, ..spec }).unwrap();
     write_over_link_first(&alice, &mapped);
-    post_access(RmaBy::Read, &alice, &readable, 1, 0, 1);
-    assert_eq!(alice.next_completion().context, 1);
+    alice.access(make_access(RmaBy::Read, &alice, &readable, 1, 0, 1));
     for is_persistent in [false, true] {
         let of = |region: &Region, context, place, len_bytes| FlushCall {
             is_persistent,
@@ -163,8 +161,7 @@ fn only_a_persistent_flush_makes_its_range_durable(net: &Net) {
         let (alice, bob) = net.open_pair();
         let (region, file) = register_file_region(&bob, LEN_BYTES, is_raw, 1);
         // Make the initial bytes durable. After this, only later writes make pages dirty.
-        post_access(RmaBy::Write, &alice, &region, 1, 0, LEN_BYTES);
-        assert_eq!(alice.next_completion().context, 1);
+        alice.access(make_access(RmaBy::Write, &alice, &region, 1, 0, LEN_BYTES));
         post_and_expect_success(&alice, make_persistent(flush_call(&alice, &region, 2, 0, LEN_BYTES)));
         file.assert_written_back_or_skip(bob.process_id());
         for (context, by) in [(3, RmaBy::Write), (4, RmaBy::InjectWrite)] {
@@ -218,12 +215,9 @@ fn operations_after_a_long_persistent_flush_end_after_it(net: &Net) {
         let mapped = bob.open_region(LEN_BYTES, MemoryKind::Shareable, 2);
         write_over_link_first(&alice, &mapped);
         for round in (2..10).step_by(4) {
-            post_access(RmaBy::Write, &alice, &long, round, 0, LONG_BYTES);
-            assert_eq!(alice.next_completion().context, round);
-            alice
-                .endpoint
-                .flush(make_persistent(flush_call(&alice, &long, round + 1, 0, LONG_BYTES)))
-                .unwrap();
+            alice.access(make_access(RmaBy::Write, &alice, &long, round, 0, LONG_BYTES));
+            let flush = make_persistent(flush_call(&alice, &long, round + 1, 0, LONG_BYTES));
+            alice.endpoint.flush(flush).unwrap();
             post_access(RmaBy::Write, &alice, &mapped, round + 2, 0, 64);
             post_access(RmaBy::Read, &alice, &long, round + 3, 0, 64);
             assert_eq!(alice.next_completion().context, round + 1, "{is_raw}");

@@ -49,9 +49,8 @@ fn receive_with_meaningless_flags_takes_its_message(net: &Net) {
         for (context, flags) in (1..).zip(flags_outside(of_receives | many)) {
             let later = context + 1000;
             bob.post_receive(context, 8, tag, flags);
-            let (tag_bits, flags_given) = (tag.map(|tag| tag.0), Some(flags));
-            let post =
-                Post { peer: ANY, tag: tag_bits, context: later, flags: flags_given, ..Post::default() };
+            let (tag_bits, flags) = (tag.map(|tag| tag.0), Some(flags));
+            let post = Post { peer: ANY, tag: tag_bits, data: None, context: later, flags };
             let raw = bob.endpoint.receive_into_raw_memory(&[8], 0, post).unwrap();
             for identity in [1, 2] {
                 let message = alice.message(identity, 8, OpFlags::empty());
@@ -76,16 +75,13 @@ fn access_with_meaningless_flags_takes_effect(net: &Net) {
         for (context, flags) in (1..).zip(flags_outside(OF_SENDS | MULTICAST)) {
             for (by, context) in [(RmaBy::Writemsg, context), (RmaBy::WriteRaw, context + 1000)] {
                 let call = RmaCall::new(by, payload(context, 8), alice.peer(), &region, context);
-                alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
-                assert_eq!(alice.next_completion().context, context, "{flags:?}");
+                alice.access(RmaCall { flags, ..call });
                 assert_eq!(region.content(), payload(context, 8), "{flags:?}");
             }
         }
         for (context, flags) in (1..).zip(flags_outside(of_reads | MULTICAST)) {
             let call = RmaCall::new(RmaBy::Readmsg, payload(0, 8), alice.peer(), &region, context);
-            alice.endpoint.rma(RmaCall { flags, ..call }).unwrap();
-            let read = alice.next_completion();
-            assert_eq!(read.context, context, "{flags:?}");
+            let read = alice.access(RmaCall { flags, ..call });
             assert_eq!(received_bytes(&read.buffer), region.content(), "{flags:?}");
         }
     }

@@ -1,5 +1,6 @@
 //! Binding to an endpoint that is already enabled: `fi_ep_bind` of `fi_endpoint(3)`.
 
+use super::counter_waits::{all_wait_objects, wait_for_counter_beside};
 use super::prelude::*;
 
 const EVENTS: [CounterEvents; 6] = [SEND, RECV, READ, WRITE, REMOTE_READ, REMOTE_WRITE];
@@ -42,25 +43,17 @@ fn counter_bound_after_enabling_counts_later_operations(net: &Net) {
         assert_eq!((counter.read(), counter.read_error()), (rounds - before, 0));
     }
     drop(endpoint);
-    for counter in bound {
-        counter.close().expect("nothing is bound to it any more");
-    }
+    bound.into_iter().for_each(|counter| counter.close().expect("nothing is bound to it any more"));
 }
 
 /// The application waits only for a counter that is bound to an enabled endpoint.
 #[over(one_process, automatic)]
 fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
-    for wait in WAIT_OBJECTS.into_iter().chain([WaitObject::None]) {
+    for wait in all_wait_objects() {
         let (alice, bob) = net.open_equal_pair(Setup { wait: WaitObject::Unspec, ..Setup::asleep() });
         let counter = open_counter(bob.local_domain(), wait);
         bob.endpoint.expect_local().bind_counter(&counter, RECV).unwrap();
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                wait_for_threshold(&counter, 3);
-                drive_counter_until(&counter, &is_over);
-            });
-            let _over = StopOnDrop(&is_over);
+        wait_for_counter_beside(&counter, 3, || {
             for (context, len_bytes) in (1..).zip([8, 3000, 1 << 20]) {
                 let_threads_fall_asleep();
                 bob.endpoint.recv(marked_buffer(len_bytes), ANY, context).unwrap();
@@ -68,7 +61,6 @@ fn counter_bound_after_enabling_wakes_its_waiters(net: &Net) {
                 sleep_until_operation_ends(alice.local_cq()).expect("no failure");
             }
         });
-        assert_eq!((counter.read(), counter.read_error()), (3, 0));
         start_driving_both(net, [&alice, &bob]);
     }
 }
@@ -82,8 +74,7 @@ fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
     let attr = MrAttr { access: EVERYTHING, requested_key: Some(KEY), shareable: true, ..MrAttr::default() };
     let region = bob.local_domain().register(64, &attr).unwrap();
     let write = |context| {
-        let (endpoint, to) = (alice.endpoint.expect_local(), alice.peer());
-        endpoint.write(payload(context, 8), to, region.remote(), context).unwrap();
+        alice.endpoint.write(payload(context, 8), alice.peer(), region.remote(), context).unwrap();
         assert_eq!(alice.next_completion().context, context);
     };
     (0..ACCESSES).for_each(write);
@@ -101,8 +92,7 @@ fn access_counter_bound_after_mapping_counts_accesses(net: &Net) {
 fn queue_bound_after_enabling_reports_later_operations(net: &Net) {
     let domain = net.open_other_domain();
     let messages = Info { caps: Caps::MSG | Caps::SEND | Caps::RECV, ..net.info().clone() };
-    let (endpoint, av) = (domain.endpoint(&messages).unwrap(), domain.open_av(&AvAttr::default()).unwrap());
-    endpoint.bind_av(&av).unwrap();
+    let (endpoint, av) = open_endpoint_with_queues(&domain, &messages, &[]);
     let own = av.insert_one(endpoint.name().unwrap()).unwrap();
     expect_error(endpoint.enable(), Errno::ENOCQ);
     let counter = open_counter(&domain, WaitObject::Unspec);

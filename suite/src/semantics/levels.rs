@@ -18,19 +18,17 @@ fn injected_bursts_arrive_without_further_calls_of_the_sender(net: &Net) {
     let (alice, bob) = net.open_pair_with(Setup::asleep(), Setup::default());
     bob.endpoint.trecv(marked_buffer(50), ANY, Tag(0), 0).unwrap();
     alice.endpoint.inject(&payload(0, 50), alice.peer(), Some(Tag(0)), None).unwrap();
-    let deadline = Deadline::new();
-    while bob.poll_completion().is_none() {
+    let first = poll_until("the first message", || {
         // The link may not be up yet.
         alice.cq.progress();
-        deadline.yield_or_panic("the first message");
-    }
+        bob.poll_completion()
+    });
+    first.expect("it arrives");
     for burst in [1..3, 3..23] {
         for tag in burst.clone() {
             alice.endpoint.inject(&payload(tag, 50), alice.peer(), Some(Tag(tag)), None).unwrap();
         }
-        for tag in burst {
-            bob.receive_tagged(tag, 50);
-        }
+        burst.for_each(|tag| bob.receive_tagged(tag, 50));
     }
 }
 
@@ -67,6 +65,12 @@ fn transmit_and_delivery_levels_wait_for_the_receiver(net: &Net) {
         net.start_driving(&bob);
         assert_eq!(alice.next_completion().context, 1);
         alice.assert_no_completion();
+        // Neither level needs a receive.
+        for (context, len_bytes) in (5..).zip(LENS_BYTES) {
+            alice.post_send(context, len_bytes, flags);
+            assert_eq!(alice.next_completion().context, context);
+        }
+        bob.assert_no_completion();
     }
 }
 
@@ -103,23 +107,6 @@ fn match_may_be_the_default_level(net: &Net) {
     assert_eq!(alice.next_completion().context, 1);
 }
 
-/// Shows fi_cq/delivery-means-processed.
-#[over(all, own)]
-fn delivery_level_needs_no_posted_receive(net: &Net) {
-    let (alice, bob) = net.open_pair();
-    for flags in [OpFlags::TRANSMIT_COMPLETE, OpFlags::DELIVERY_COMPLETE] {
-        for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
-            alice.post_tagged(tag, len_bytes, flags);
-            assert_eq!(alice.next_completion().context, tag);
-        }
-        bob.assert_no_completion();
-        for (tag, len_bytes) in (1..).zip(LENS_BYTES) {
-            bob.receive_tagged(tag, len_bytes);
-        }
-    }
-    alice.assert_no_completion();
-}
-
 /// Of several levels, the strongest applies.
 /// Shows fi_cq/level-is-a-minimum, fi_cq/match-means-matched, fi_tagged/tagged-match-or-discard.
 #[over(all)]
@@ -145,9 +132,7 @@ fn match_level_needs_a_posted_receive(net: &Net) {
 fn unmatched_send_delays_no_later_match(net: &Net) {
     let (alice, bob) = net.open_pair();
     let messages: Vec<(u64, usize)> = (1..).zip([LENS_BYTES, LENS_BYTES].concat()).collect();
-    for &(tag, len_bytes) in &messages {
-        alice.post_tagged(tag, len_bytes, OpFlags::MATCH_COMPLETE);
-    }
+    messages.iter().for_each(|&(tag, len_bytes)| alice.post_tagged(tag, len_bytes, OpFlags::MATCH_COMPLETE));
     // The waiting sends do not delay a send of another level either.
     alice.endpoint.tsend(payload(99, 8), alice.peer(), Tag(99), 99).unwrap();
     assert_eq!(alice.next_completion().context, 99);

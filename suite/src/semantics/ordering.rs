@@ -16,26 +16,23 @@ fn earliest_matching_receive_takes_a_message(net: &Net) {
     let (alice, bob) = net.open_pair();
     // Post more receives than a linear search handles.
     let others = 40;
-    for context in 0..others {
-        bob.endpoint.trecv(marked_buffer(8), ANY, Tag(100 + context), context).unwrap();
-    }
-    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 1000).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, TagMatch::ANY, 1001).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(7), 1002).unwrap();
-    let expectations = [(7, 1000), (7, 1001), (7, 1002), (139, 39), (100, 0), (120, 20)];
-    for (tag, context) in expectations {
-        alice.endpoint.tsend(payload(tag, 8), alice.peer(), Tag(tag), 1).unwrap();
+    let post =
+        |tagged: TagMatch, context| bob.endpoint.trecv(marked_buffer(8), ANY, tagged, context).unwrap();
+    (0..others).for_each(|context| post(Tag(100 + context).into(), context));
+    post(Tag(7).into(), 1000);
+    post(TagMatch::ANY, 1001);
+    post(Tag(7).into(), 1002);
+    for (tag, context) in [(7, 1000), (7, 1001), (7, 1002), (139, 39), (100, 0), (120, 20)] {
+        alice.post_tagged(tag, 8, OpFlags::empty());
         let completion = bob.next_completion();
         assert_eq!((completion.tag.0, completion.context), (tag, context));
         alice.next_completion();
     }
     // In the other direction, a receive takes the earliest message that it accepts, out of many.
-    for tag in 0..others {
-        alice.deliver_tagged(1000 + tag, tag, 8);
-    }
-    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1039), 1).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1001).ignoring(0x3e), 2).unwrap();
-    bob.endpoint.trecv(marked_buffer(8), ANY, Tag(1000).ignoring(0xff), 3).unwrap();
+    (0..others).for_each(|tag| alice.deliver_tagged(1000 + tag, tag, 8));
+    post(Tag(1039).into(), 1);
+    post(Tag(1001).ignoring(0x3e), 2);
+    post(Tag(1000).ignoring(0xff), 3);
     let mut taken: Vec<(u64, u64)> =
         (0..3).map(|_| bob.next_completion()).map(|entry| (entry.context, entry.tag.0)).collect();
     if !bob.is_homespun() {
@@ -67,12 +64,11 @@ fn tagged_and_untagged_messages_match_separately(net: &Net) {
 #[over(all)]
 fn tags_are_matched_bit_by_bit(net: &Net) {
     let (alice, bob) = net.open_pair();
-    let receives = [(0xff00, 0x00ff, 1), (1 << 63, 0, 2), (0, !(1 << 40), 3)];
-    for (tag, ignore, context) in receives {
+    for (tag, ignore, context) in [(0xff00, 0x00ff, 1), (1 << 63, 0, 2), (0, !(1 << 40), 3)] {
         bob.endpoint.trecv(marked_buffer(8), ANY, Tag(tag).ignoring(ignore), context).unwrap();
     }
     for (tag, context) in [(u64::MAX - (1 << 40), 3), (0xff37, 1), (1 << 63, 2)] {
-        alice.endpoint.tsend(payload(tag, 8), alice.peer(), Tag(tag), 9).unwrap();
+        alice.post_tagged(tag, 8, OpFlags::empty());
         let completion = bob.next_completion();
         assert_eq!((completion.context, completion.tag.0), (context, tag));
         alice.next_completion();
@@ -94,16 +90,6 @@ fn open_pair_with_order(net: &Net, order: Order, kind: MemoryKind) -> (Party, Pa
     (alice, bob, region)
 }
 
-/// Writes the payload with this identity to an offset of the region. The identity is also the context.
-fn post_write(party: &Party, region: &Region, place: usize, identity: u64, len_bytes: usize) {
-    post_access(RmaBy::Write, party, region, identity, place, len_bytes);
-}
-
-/// Posts a read from an offset of the region.
-fn post_read(party: &Party, region: &Region, place: usize, context: u64, len_bytes: usize) {
-    post_access(RmaBy::Read, party, region, context, place, len_bytes);
-}
-
 /// Waits until this many operations have completed. Returns the results of the reads with these contexts.
 fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<u8>> {
     let completions: Vec<_> = (0..ended).map(|_| party.next_completion()).collect();
@@ -114,15 +100,9 @@ fn await_read_results(party: &Party, contexts: &[u64], ended: usize) -> Vec<Vec<
     contexts.iter().map(content).collect()
 }
 
-fn post_write_with_flags(
-    party: &Party,
-    region: &Region,
-    place: usize,
-    identity: u64,
-    len_bytes: usize,
-    flags: OpFlags,
-) {
-    let call = make_access(RmaBy::Writemsg, party, region, identity, place, len_bytes);
+/// Writes to the beginning of the region. The identity is also the context.
+fn post_write_with_flags(party: &Party, region: &Region, identity: u64, len_bytes: usize, flags: OpFlags) {
+    let call = make_access(RmaBy::Writemsg, party, region, identity, 0, len_bytes);
     party.endpoint.rma(RmaCall { flags, ..call }).unwrap();
 }
 
@@ -139,14 +119,14 @@ fn message_arrives_after_earlier_writes_at_every_level(net: &Net) {
                 for len_bytes in [8, 20_000, LONG_BYTES] {
                     identity += 1;
                     bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
-                    post_write_with_flags(&alice, &region, 0, identity, len_bytes, of_write);
+                    post_write_with_flags(&alice, &region, identity, len_bytes, of_write);
                     alice.post_send(999, 8, of_send);
                     bob.next_completion();
                     let place = len_bytes - len_bytes.min(100);
                     let end = region.read_at(place, len_bytes - place);
                     let expected = &payload(identity, len_bytes)[place..];
                     assert!(end == expected, "{len_bytes} bytes, {of_write:?}, {of_send:?}");
-                    await_read_results(&alice, &[], 2);
+                    alice.await_completions(2);
                 }
             }
         }
@@ -160,7 +140,7 @@ fn message_arrives_after_delivered_writes_without_an_order(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::empty(), MemoryKind::Raw);
     for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES]) {
         bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
-        post_write_with_flags(&alice, &region, 0, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
+        post_write_with_flags(&alice, &region, identity, len_bytes, OpFlags::DELIVERY_COMPLETE);
         assert_eq!(alice.next_completion().context, identity);
         alice.post_send(999, 8, OpFlags::INJECT_COMPLETE);
         bob.next_completion();
@@ -176,8 +156,8 @@ fn read_does_not_overtake_a_write(net: &Net) {
         let (alice, _bob, region) = open_pair_with_order(net, order, MemoryKind::Raw);
         for (identity, len_bytes) in (1..).zip([8, 20_000, LONG_BYTES, LONG_BYTES]) {
             let place = len_bytes - len_bytes.min(100);
-            post_write(&alice, &region, 0, identity, len_bytes);
-            post_read(&alice, &region, place, 99, len_bytes - place);
+            post_access(RmaBy::Write, &alice, &region, identity, 0, len_bytes);
+            post_access(RmaBy::Read, &alice, &region, 99, place, len_bytes - place);
             let read = await_read_results(&alice, &[99], 2);
             assert!(read[0] == payload(identity, len_bytes)[place..], "{len_bytes} bytes, {order:?}");
         }
@@ -190,15 +170,13 @@ fn write_does_not_overtake_a_write(net: &Net) {
     for order in [Order::WAW, Order::RMA_WAW] {
         let (alice, _bob, region) = open_pair_with_order(net, order, MemoryKind::Raw);
         for (identity, second_bytes) in (1..).zip([100, 20_000, LONG_BYTES]) {
-            post_write(&alice, &region, 0, identity, LONG_BYTES);
+            post_access(RmaBy::Write, &alice, &region, identity, 0, LONG_BYTES);
             let place = LONG_BYTES - second_bytes;
-            if alice.is_homespun() {
-                post_write(&alice, &region, place, 99, second_bytes);
-            } else {
-                // At the default level of another provider, a completed write may not be visible yet.
-                post_write_with_flags(&alice, &region, place, 99, second_bytes, OpFlags::DELIVERY_COMPLETE);
-            }
-            await_read_results(&alice, &[], 2);
+            let second = make_access(RmaBy::Writemsg, &alice, &region, 99, place, second_bytes);
+            // At the default level of another provider, a completed write may not be visible yet.
+            let flags = if alice.is_homespun() { OpFlags::empty() } else { OpFlags::DELIVERY_COMPLETE };
+            alice.endpoint.rma(RmaCall { flags, ..second }).unwrap();
+            alice.await_completions(2);
             assert!(region.read_at(END, 100) == payload(99, second_bytes)[second_bytes - 100..]);
             let first = if second_bytes == LONG_BYTES { 99 } else { identity };
             assert!(region.read_at(0, 8) == payload(first, 8));
@@ -219,10 +197,10 @@ fn write_does_not_overtake_a_read(net: &Net) {
             region.write_at(0, &before[..len_bytes]);
             region.write_at(END, &before[END..]);
             // A short message after the second read waits, too.
-            post_read(&alice, &region, 0, 50, len_bytes);
-            post_read(&alice, &region, END, 51, 100);
-            post_write(&alice, &region, 0, 99, len_bytes.min(40_000));
-            post_write(&alice, &region, END, 98, 100);
+            post_access(RmaBy::Read, &alice, &region, 50, 0, len_bytes);
+            post_access(RmaBy::Read, &alice, &region, 51, END, 100);
+            post_access(RmaBy::Write, &alice, &region, 99, 0, len_bytes.min(40_000));
+            post_access(RmaBy::Write, &alice, &region, 98, END, 100);
             let read = await_read_results(&alice, &[50, 51], 4);
             assert!(read[0] == before[..len_bytes], "{len_bytes} bytes, {order:?}");
             assert!(read[1] == before[END..], "behind {len_bytes} bytes, {order:?}");
@@ -237,16 +215,14 @@ fn write_does_not_overtake_a_read(net: &Net) {
 fn message_does_not_overtake_a_read(net: &Net) {
     let (alice, bob, region) = open_pair_with_order(net, Order::SAR, MemoryKind::Raw);
     // One long read, then more short reads than a link takes at once.
-    for (identity, (count, len_bytes)) in
-        (1..).step_by(2).zip([(1, LONG_BYTES), (700, READ_COPIED_MAX_BYTES)])
-    {
+    for (identity, count, len_bytes) in [(1, 1, LONG_BYTES), (3, 700, READ_COPIED_MAX_BYTES)] {
         let place = LONG_BYTES - len_bytes;
         let before = payload(identity, len_bytes);
         region.write_at(place, &before);
-        bob.endpoint.recv(marked_buffer(8), ANY, 0).unwrap();
+        bob.post_receives([0], 8);
         let reads: Vec<u64> = (1000..).take(count).collect();
         for &context in &reads {
-            post_read(&alice, &region, place, context, len_bytes);
+            post_access(RmaBy::Read, &alice, &region, context, place, len_bytes);
         }
         alice.endpoint.send(payload(9, 8), alice.peer(), 99).unwrap();
         bob.next_completion();
@@ -265,8 +241,8 @@ fn fetch_does_not_overtake_a_read(net: &Net) {
     for (number, len_bytes) in (1_u64..).zip(lens_bytes) {
         region.write_at(LAST, &number.to_le_bytes());
         // A short fetch after the long reads waits, too.
-        post_read(&alice, &region, LONG_BYTES - len_bytes, 50, len_bytes);
-        post_read(&alice, &region, LAST, 51, 8);
+        post_access(RmaBy::Read, &alice, &region, 50, LONG_BYTES - len_bytes, len_bytes);
+        post_access(RmaBy::Read, &alice, &region, 51, LAST, 8);
         let fetch = make_add_call(AtomicKind::Fetch, &alice, &region, 100, 52);
         alice.endpoint.atomic(fetch.at_address(region.address_at(LAST))).unwrap();
         for found in await_read_results(&alice, &[50, 51, 52], 3) {
@@ -285,11 +261,9 @@ fn access_does_not_overtake_messages(net: &Net) {
         let target = Setup { order, unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(Setup { order, ..Setup::default() }, target);
         let region = bob.open_region(8, kind, 7);
-        for context in 0..COUNT {
-            alice.endpoint.send(payload(context, 8), alice.peer(), context).unwrap();
-        }
-        post_read(&alice, &region, 0, 1000, 8);
-        post_write(&alice, &region, 0, 1001, 8);
+        (0..COUNT).for_each(|context| alice.post_send(context, 8, OpFlags::empty()));
+        post_access(RmaBy::Read, &alice, &region, 1000, 0, 8);
+        post_access(RmaBy::Write, &alice, &region, 1001, 0, 8);
         let mut contexts = Vec::new();
         for _ in 0..100 {
             alice.progress_all();
@@ -299,9 +273,7 @@ fn access_does_not_overtake_messages(net: &Net) {
         for context in 0..COUNT {
             bob.receive_message(context, 8, &payload(context, 8));
         }
-        while contexts.len() < COUNT as usize + 2 {
-            contexts.push(alice.next_completion().context);
-        }
+        contexts.resize_with(COUNT as usize + 2, || alice.next_completion().context);
         let accesses = contexts.split_off(COUNT as usize);
         assert_eq!(contexts, (0..COUNT).collect::<Vec<_>>());
         assert!(accesses == [1000, 1001] || accesses == [1001, 1000], "{accesses:?}");
@@ -319,16 +291,13 @@ fn access_to_a_mapped_region_does_not_overtake_messages(net: &Net) {
         assert!(bob.poll_completion().is_none());
         alice.poll_completion().map(|ended| ended.expect("nothing fails").0)
     };
-    post_write(&alice, &region, 0, 1, 8);
-    let deadline = Deadline::new();
-    while together().is_none() {
-        deadline.yield_or_panic("the first access, after which the memory is mapped");
-    }
+    post_access(RmaBy::Write, &alice, &region, 1, 0, 8);
+    poll_until("the first access, after which the memory is mapped", together);
     for _ in 0..10 {
         together();
     }
     alice.send(2, payload(2, 8));
-    post_write(&alice, &region, 0, 3, 8);
+    post_access(RmaBy::Write, &alice, &region, 3, 0, 8);
     alice.assert_no_completion();
     assert!(region.content() == payload(1, 8));
     net.start_driving(&bob);
@@ -343,8 +312,8 @@ fn read_does_not_overtake_a_read(net: &Net) {
     let mut version: u64 = 0;
     region.write_at(END, &version.to_le_bytes());
     for _ in 0..3 {
-        post_read(&alice, &region, 0, 50, LONG_BYTES);
-        post_read(&alice, &region, END, 51, 8);
+        post_access(RmaBy::Read, &alice, &region, 50, 0, LONG_BYTES);
+        post_access(RmaBy::Read, &alice, &region, 51, END, 8);
         let mut ended = Vec::new();
         let deadline = Deadline::new();
         while ended.len() < 2 {

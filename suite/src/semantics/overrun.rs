@@ -4,12 +4,9 @@
 use super::bounds::post_delivery_complete_send;
 use super::prelude::*;
 
-fn make_unprotected_setup(depth_entries: usize) -> Setup {
-    Setup {
-        cq_depth_entries: depth_entries,
-        resource_mgmt: Some(ResourceManagement::Disabled),
-        ..Setup::default()
-    }
+fn make_unprotected_setup(cq_depth_entries: usize) -> Setup {
+    let resource_mgmt = Some(ResourceManagement::Disabled);
+    Setup { cq_depth_entries, resource_mgmt, ..Setup::default() }
 }
 
 /// Asserts that every read of the queue returns the overrun.
@@ -34,8 +31,8 @@ fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
         let (alice, bob) = net.open_pair_with(Setup::default(), make_unprotected_setup(depth as usize));
         for context in 0..depth + 3 {
             bob.post_receives([context], if context % 2 == 1 { 10 } else { 24 });
+            alice.deliver(context, 24);
         }
-        (0..depth + 3).for_each(|context| alice.deliver(context, 24));
         assert_eq!(bob.cq.read_error(), Ok(None), "a success is on top");
         for context in 0..depth {
             if context % 2 == 0 {
@@ -53,35 +50,31 @@ fn overrun_queue_returns_its_entries_then_the_error_for_good(net: &Net) {
         // Operations continue without entries, although the queue has room now.
         bob.post_receives([10], 24);
         alice.deliver(10, 24);
-        alice.post_receives([11], 24);
-        bob.endpoint.send(payload(11, 24), bob.peer(), 12).unwrap();
-        assert_eq!(received_bytes(&alice.next_completion().buffer), payload(11, 24));
+        bob.post_send(11, 24, OpFlags::empty());
+        alice.receive_message(11, 24, &payload(11, 24));
         assert_overrun(&bob.cq);
     }
 }
 
 #[over(driven, own)]
 fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
-    let (alice, bob) =
-        net.open_pair_with(Setup::default(), Setup { asleep: true, ..make_unprotected_setup(1) });
+    let asleep = Setup { asleep: true, ..make_unprotected_setup(1) };
+    let (alice, bob) = net.open_pair_with(Setup::default(), asleep);
     bob.post_receives(0..6, 24);
     for context in 0..3 {
         post_delivery_complete_send(&alice, context).unwrap();
-    }
-    let (mut ended, deadline) = (0, Deadline::new());
-    while ended < 3 {
-        bob.cq.progress();
-        ended += usize::from(alice.poll_completion().is_some());
-        deadline.yield_or_panic("messages that overrun the queue");
+        poll_until("messages that overrun the queue", || {
+            bob.cq.progress();
+            alice.poll_completion().map(|ended| ended.expect("no send fails"))
+        });
     }
     assert_eq!(bob.cq.read().unwrap().unwrap().context, 0);
     for context in 3..6 {
         post_delivery_complete_send(&alice, context).unwrap();
-        let deadline = Deadline::new();
-        while alice.poll_completion().is_none() {
+        poll_until("a peer that does nothing but read its overrun queue", || {
             assert_eq!(bob.cq.read(), Err(ReadError::Overrun));
-            deadline.yield_or_panic("a peer that does nothing but read its overrun queue");
-        }
+            alice.poll_completion().map(|ended| ended.expect("no send fails"))
+        });
     }
     net.start_driving(&bob);
 }
@@ -89,17 +82,15 @@ fn reads_of_an_overrun_queue_drive_progress(net: &Net) {
 /// Shows fi_cq/overrun-is-final.
 #[over(all, own)]
 fn separate_queues_are_overrun_separately(net: &Net) {
-    let (alice, bob) =
-        net.open_pair_with(Setup::default(), Setup { separate_queues: true, ..make_unprotected_setup(1) });
-    for context in 0..2 {
-        bob.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
-        alice.deliver(context, 24);
-    }
+    let separate = Setup { separate_queues: true, ..make_unprotected_setup(1) };
+    let (alice, bob) = net.open_pair_with(Setup::default(), separate);
+    bob.post_receives(0..2, 24);
+    (0..2).for_each(|context| alice.deliver(context, 24));
     let receive_cq = bob.receive_cq.clone().expect("it has two queues");
     assert_eq!(receive_cq.read().unwrap().unwrap().context, 0);
     assert_overrun(&receive_cq);
     for context in 2..4 {
-        alice.endpoint.recv(marked_buffer(24), ANY, context).unwrap();
+        alice.post_receives([context], 24);
         bob.deliver(context, 24);
         assert_eq!(alice.next_completion().context, context);
     }
@@ -110,19 +101,18 @@ fn separate_queues_are_overrun_separately(net: &Net) {
 #[over(one_process)]
 fn overrun_frees_the_buffers_of_lost_entries(net: &Net) {
     let (alice, bob) = net.open_pair_with(make_unprotected_setup(1), Setup::default());
-    let messages: Vec<Bytes> = (0..3).map(|n| payload(n, 40_000)).collect();
+    let messages = [0, 1, 2].map(|n| payload(n, 40_000));
+    bob.post_receives(0..3, 40_000);
     for (context, message) in (0..).zip(&messages) {
-        bob.endpoint.recv(marked_buffer(message.len()), ANY, context).unwrap();
         alice.endpoint.send(message.clone(), alice.peer(), context).unwrap();
     }
     bob.await_completions(messages.len());
     let given_back = || messages.iter().filter(|message| message.is_unique()).count();
-    let deadline = Deadline::new();
-    while given_back() < 2 {
+    poll_until("buffers of sends whose completions are lost", || {
         alice.cq.progress();
         bob.cq.progress();
-        deadline.yield_or_panic("buffers of sends whose completions are lost");
-    }
+        (given_back() >= 2).then_some(())
+    });
     assert_eq!(given_back(), 2, "the queue holds one");
     alice.cq.read().unwrap().unwrap();
     assert_eq!(given_back(), 3);

@@ -34,17 +34,18 @@ pub(super) use homespun::limits::{
 };
 pub(super) use homespun::transport::LinkError;
 pub(super) use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-pub(super) use homespun::wait::{WaitError, Waitable};
+pub(super) use homespun::wait::WaitError;
 pub(super) use homespun::{
-    Address, AddressFormat, AddressVector, Again, AtomicAttr, AvAttr, BindFlags, Buffer, Bytes, BytesMut,
-    Caps, Completion, CompletionError, CompletionQueue, ConnectionEnd, Counter, CounterAttr, CounterEvents,
-    CqAttr, CqFormat, Domain, Endpoint, Errno, Error, EventQueue, FabricAddress, Fetched, Info, MemoryRegion,
-    Misuse, MrAttr, OpFlags, OperationError, OperationKind, ReadError, Refusal, Rejected, RemoteMemory,
+    Address, AddressFormat, AddressVector, Again, AvAttr, BindFlags, Buffer, Bytes, BytesMut, Caps,
+    Completion, CompletionError, CompletionQueue, ConnectionEnd, Counter, CounterAttr, CounterEvents, CqAttr,
+    CqFormat, Domain, Endpoint, Errno, Error, EventQueue, FabricAddress, Fetched, Info, MemoryRegion, Misuse,
+    MrAttr, OpFlags, OperationError, OperationKind, ReadError, Refusal, Rejected, RemoteMemory,
     ReusableBuffer, SegmentMut, SendBuffer, SendMsg, SharedReceiveContext, SimulatedClock, Tag, TagMatch,
     WaitObject, WaitSet,
 };
 pub(super) use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(super) use std::sync::mpsc;
 pub(super) use std::thread;
@@ -127,6 +128,15 @@ pub(super) fn make_connected_event(endpoint: u64, data: &[u8]) -> ConnectionEven
 
 pub(super) fn make_shutdown_event(endpoint: u64) -> ConnectionEvent {
     ConnectionEvent::Shutdown { endpoint, end: ConnectionEnd::Closed }
+}
+
+/// Returns a loopback address of the other format.
+pub(super) fn make_address_of_other_format(address: Address) -> Address {
+    SocketAddr::from(match address.format() {
+        AddressFormat::SockaddrIn => (IpAddr::from(Ipv6Addr::LOCALHOST), 9),
+        AddressFormat::SockaddrIn6 => (IpAddr::from(Ipv4Addr::LOCALHOST), 9),
+    })
+    .into()
 }
 
 /// Opens a counter with this wait object.

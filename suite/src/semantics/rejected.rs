@@ -17,14 +17,8 @@ fn assert_every_send_refused(endpoint: &Endpoint, to: FabricAddress, message: &B
     let in_pieces = split_unevenly(message, IOV_LIMIT);
     expect_rejected(endpoint.sendv(in_pieces.clone(), to, 1), errno, in_pieces.clone());
     expect_rejected(endpoint.tsendv(in_pieces.clone(), to, Tag(3), 1), errno, in_pieces.clone());
-    let send = SendMsg {
-        buffers: in_pieces.clone(),
-        to,
-        tag: Some(Tag(3)),
-        data: Some(2),
-        context: 1,
-        flags: OpFlags::COMPLETION | OpFlags::FENCE,
-    };
+    let (tag, data, flags) = (Some(Tag(3)), Some(2), OpFlags::COMPLETION | OpFlags::FENCE);
+    let send = SendMsg { buffers: in_pieces, to, tag, data, context: 1, flags };
     let rejected = endpoint.sendmsg(send.clone()).expect_err("no send can be posted");
     let back = rejected.returned;
     assert_eq!(Error::from(Rejected { error: rejected.error, returned: () }).errno(), errno);

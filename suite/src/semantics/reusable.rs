@@ -99,8 +99,7 @@ fn refused_receive_returns_its_reusable_buffer(net: &Net) {
 
 #[over(one_process)]
 fn shared_context_fills_reusable_buffers(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.open_peer();
+    let (sharers, peer) = Sharers::with_peer(net, 2);
     let mut buffer = make_marked_buffer(400_000);
     for (identity, len_bytes) in (0..).zip([8, 400_000, 0, 20_000]) {
         let (to, tag) = (identity as usize % 2, (identity > 1).then_some(5));

@@ -14,9 +14,11 @@ fn make_setup() -> Setup {
     Setup { rx_cq_data: true, ..Setup::default() }
 }
 
-/// Opens a writer, and a target whose receives take remote data.
-fn open_writer_and_target(net: &Net) -> (Party, Party) {
-    net.open_pair_with(Setup::default(), make_setup())
+/// Opens a writer, a target whose receives take remote data, and a region of the target.
+fn open_writer_and_target(net: &Net) -> (Party, Party, Region) {
+    let (alice, bob) = net.open_pair_with(Setup::default(), make_setup());
+    let region = bob.open_region(100, MemoryKind::Owned, KEY);
+    (alice, bob, region)
 }
 
 /// Returns a write whose remote data is its context.
@@ -27,8 +29,7 @@ fn make_write(party: &Party, region: &Region, context: u64, len_bytes: usize) ->
 /// Writes with remote data, and waits until the write has completed.
 #[track_caller]
 fn write_and_wait(party: &Party, region: &Region, context: u64, len_bytes: usize) {
-    party.endpoint.rma(make_write(party, region, context, len_bytes)).unwrap();
-    assert_eq!(party.next_completion().context, context);
+    party.access(make_write(party, region, context, len_bytes));
 }
 
 /// Returns the context, the flags, the length and the remote data of a completion.
@@ -52,9 +53,7 @@ fn remote_data_waits_for_receives_in_order(net: &Net) {
     let target = Setup { unexpected_bytes: UNEXPECTED_BUDGET_MIN_BYTES, ..make_setup() };
     let (alice, bob) = net.open_pair_with(Setup::default(), target);
     let region = bob.open_region(8, MemoryKind::Owned, KEY);
-    for data in 0..COUNT {
-        alice.endpoint.rma(make_write(&alice, &region, data, 8)).unwrap();
-    }
+    (0..COUNT).for_each(|data| alice.endpoint.rma(make_write(&alice, &region, data, 8)).unwrap());
     bob.assert_no_completion();
     for number in 0..COUNT {
         let completion = bob.receive_message(number, ROOM_BYTES, b"");
@@ -66,8 +65,7 @@ fn remote_data_waits_for_receives_in_order(net: &Net) {
 
 #[over(all)]
 fn remote_data_takes_only_untagged_receives_of_its_source(net: &Net) {
-    let (alice, bob) = open_writer_and_target(net);
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    let (alice, bob, region) = open_writer_and_target(net);
     bob.endpoint.trecv(marked_buffer(ROOM_BYTES), ANY, Tag(7), 1).unwrap();
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 2).unwrap();
     bob.endpoint.cancel(2).unwrap();
@@ -81,8 +79,8 @@ fn remote_data_takes_only_untagged_receives_of_its_source(net: &Net) {
     assert_eq!(fields(&bob.next_completion()), (3, NOTIFIED, 8, 70));
     write_and_wait(&carol, &region, 71, 8);
     assert_eq!(fields(&bob.next_completion()), (4, NOTIFIED, 8, 71));
-    alice.endpoint.tsend(payload(1, 8), alice.peer(), Tag(7), 9).unwrap();
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(1, 8));
+    alice.post_tagged(7, 8, OpFlags::empty());
+    bob.expect_message(1, &payload(7, 8));
 }
 
 /// Shows fi_cq/context-of-receive-for-remote-data.
@@ -99,11 +97,11 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
         }
         let len_bytes = |number: u64| LENS_BYTES[number as usize / 2 % LENS_BYTES.len()];
         for number in 0..COUNT {
-            let (endpoint, len_bytes) = (&alice.endpoint, len_bytes(number));
             if number % 2 == 0 {
-                endpoint.senddata(payload(number, len_bytes), number, alice.peer(), number).unwrap();
+                let send = alice.message(number, len_bytes(number), OpFlags::empty());
+                alice.endpoint.sendmsg(SendMsg { data: Some(number), ..send }).unwrap();
             } else {
-                endpoint.rma(make_write(&alice, &region, number, len_bytes)).unwrap();
+                alice.endpoint.rma(make_write(&alice, &region, number, len_bytes(number))).unwrap();
             }
         }
         if !is_posted_first {
@@ -124,18 +122,16 @@ fn messages_and_remote_data_take_receives_in_posting_order(net: &Net) {
 
 #[over(all)]
 fn remote_data_uses_no_byte_of_a_multi_receive_buffer(net: &Net) {
-    let (alice, bob) = open_writer_and_target(net);
-    let region = bob.open_region(100, MemoryKind::Owned, KEY);
+    let (alice, bob, region) = open_writer_and_target(net);
     bob.endpoint.set_min_multi_recv_bytes(8);
     bob.endpoint.recv_multi(marked_buffer(ROOM_BYTES), ANY, 9).unwrap();
     for data in 70..75 {
         write_and_wait(&alice, &region, data, 100);
         assert_eq!(fields(&bob.next_completion()), (9, NOTIFIED, 100, data));
     }
-    alice.endpoint.send(payload(1, ROOM_BYTES), alice.peer(), 1).unwrap();
-    let last = bob.next_completion();
-    assert_eq!((last.context, last.flags), (9, RECEIVED | CompletionFlags::MULTI_RECV));
-    assert_eq!(received_bytes(&last.buffer), payload(1, ROOM_BYTES));
+    alice.post_send(1, ROOM_BYTES, OpFlags::empty());
+    let last = bob.expect_message(9, &payload(1, ROOM_BYTES));
+    assert_eq!(last.flags, RECEIVED | CompletionFlags::MULTI_RECV);
 }
 
 #[over(all)]
@@ -145,9 +141,7 @@ fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
     let region = bob.open_region(8, MemoryKind::Owned, KEY);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
     bob.post_receive(2, ROOM_BYTES, None, OpFlags::COMPLETION);
-    for data in [70, 71] {
-        write_and_wait(&alice, &region, data, 8);
-    }
+    [70, 71].into_iter().for_each(|data| write_and_wait(&alice, &region, data, 8));
     assert_eq!(fields(&bob.next_completion()), (2, NOTIFIED, 8, 71), "the first ended silently");
     bob.assert_no_completion();
     let both = [CounterEvents::RECV, CounterEvents::REMOTE_WRITE].map(|event| (event, (2, 0)));
@@ -156,8 +150,7 @@ fn receives_of_remote_data_are_counted_and_reported_selectively(net: &Net) {
 
 #[over(all)]
 fn kept_remote_data_outlives_its_writer(net: &Net) {
-    let (alice, bob) = open_writer_and_target(net);
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    let (alice, bob, region) = open_writer_and_target(net);
     write_and_wait(&alice, &region, 70, 8);
     drop(alice);
     bob.assert_no_completion();
@@ -167,8 +160,7 @@ fn kept_remote_data_outlives_its_writer(net: &Net) {
 
 #[over(all)]
 fn refused_write_with_remote_data_takes_no_receive(net: &Net) {
-    let (alice, bob) = open_writer_and_target(net);
-    let region = bob.open_region(8, MemoryKind::Owned, KEY);
+    let (alice, bob, region) = open_writer_and_target(net);
     bob.endpoint.recv(marked_buffer(ROOM_BYTES), ANY, 1).unwrap();
     alice.endpoint.rma(RmaCall { key: KEY + 1, ..make_write(&alice, &region, 70, 8) }).unwrap();
     assert_eq!(alice.next_failure().completion.context, 70);

@@ -36,9 +36,7 @@ fn immediate_completions_wait_for_room_in_the_queue(net: &Net) {
             posted += 1;
         }
         bob.cq.progress();
-        if let Some(ending) = alice.poll_completion() {
-            contexts.push(ending.unwrap().0.context);
-        }
+        contexts.extend(alice.poll_completion().map(|ended| ended.unwrap().0.context));
         deadline.yield_or_panic("accesses");
     }
     assert!(refused > 0);
@@ -78,20 +76,17 @@ fn mapped_region_is_accessed_and_flushed_while_its_owner_is_stopped(net: &Net) {
 #[over(all)]
 fn access_to_a_closed_shareable_region_fails(net: &Net) {
     let (alice, bob) = net.open_pair();
-    for round in 0..4 {
+    for _ in 0..4 {
         let first = bob.open_region(1000, MemoryKind::Shareable, 5);
         write_over_link_first(&alice, &first);
-        post_access(RmaBy::Write, &alice, &first, 2, 0, 1000);
-        alice.next_completion();
+        alice.access(make_access(RmaBy::Write, &alice, &first, 2, 0, 1000));
         let late = make_access(RmaBy::Write, &alice, &first, 3, 0, 10);
         drop(first);
         alice.endpoint.rma(late.clone()).unwrap();
-        let failure = alice.next_failure();
-        assert_eq!((failure.completion.context, failure.error.errno()), (3, Errno::EKEYREJECTED), "{round}");
+        alice.expect_failure(3, Errno::EKEYREJECTED);
         // Another region has the key now, and none of the first region's bytes.
         let second = bob.open_region(50, MemoryKind::Shareable, 5);
-        alice.endpoint.rma(late).unwrap();
-        alice.next_completion();
+        alice.access(late);
         assert!(second.content() == [&payload(3, 10)[..], &marked_buffer(40)].concat());
     }
 }

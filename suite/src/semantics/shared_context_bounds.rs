@@ -9,12 +9,8 @@ fn full_queue_of_one_endpoint_delays_no_other(net: &Net) {
     sharers.add_member_with_cq(&CqAttr { size_entries: 1, ..CqAttr::default() }, BOTH);
     let (peer, _) = sharers.open_peer();
     sharers.post_receives(0..10, 8);
-    for identity in 0..4 {
-        sharers.deliver(&peer, 1, payload(identity, 8), None);
-    }
-    for identity in 4..10 {
-        sharers.deliver(&peer, 0, payload(identity, 8), None);
-    }
+    (0..4).for_each(|identity| sharers.deliver(&peer, 1, payload(identity, 8), None));
+    (4..10).for_each(|identity| sharers.deliver(&peer, 0, payload(identity, 8), None));
     sharers.expect_in_order(0, 4..10);
     sharers.expect_in_order(1, 0..4);
 }
@@ -27,9 +23,7 @@ fn receives_beyond_the_depth_are_refused(net: &Net) {
     let (peer, _) = sharers.open_peer();
     sharers.post_receives(0..3, 8);
     assert_eq!(sharers.context.recv(marked_buffer(8), ANY, 3).unwrap_err().error, Again::QueueFull.into());
-    for _ in 0..3 {
-        sharers.deliver(&peer, 1, payload(1, 8), None);
-    }
+    (0..3).for_each(|identity| sharers.deliver(&peer, 1, payload(identity, 8), None));
     // One entry is in the queue, and two wait for room in it.
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
     assert_eq!(sharers.context.recv(marked_buffer(8), ANY, 4).unwrap_err().error, Again::QueueFull.into());

@@ -18,8 +18,7 @@ fn close_of_a_context_with_endpoints_fails_with_ebusy(net: &Net) {
 #[over(one_process, automatic)]
 fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
     let sharers = Sharers::new(net, 1);
-    let other = net.open_other_domain();
-    let others = other.shared_receive_context(&RxAttr::default()).unwrap();
+    let others = net.open_other_domain().shared_receive_context(&RxAttr::default()).unwrap();
     let endpoint = sharers.open_unbound_endpoint();
     expect_error(endpoint.bind_shared_receive_context(&others), Errno::EDOMAIN);
 
@@ -52,15 +51,12 @@ fn invalid_bindings_and_calls_of_shared_contexts_are_refused(net: &Net) {
     let alone = sharers.domain.endpoint(net.info()).unwrap();
     expect_error(alone.bind_shared_receive_context(&sharers.context), Errno::EINVAL);
 
-    let stranger = sharers.domain.endpoint(&sharers.info).unwrap();
-    stranger.bind_av(&sharers.domain.open_av(&AvAttr::default()).unwrap()).unwrap();
-    stranger.bind_cq(&cq, BOTH).unwrap();
+    let (stranger, _av) = open_endpoint_with_queues(&sharers.domain, &sharers.info, &[(&cq, BOTH)]);
     stranger.bind_shared_receive_context(&sharers.context).unwrap();
     assert_eq!(expect_errno(stranger.enable()), Errno::EINVAL, "it has another address vector");
 
-    let trigger = OpFlags::from_bits_retain(1 << 20);
-    let refused = sharers.context.recvmsg(RecvMsg { flags: trigger, ..RecvMsg::default() });
-    expect_error(refused, Errno::EBADFLAGS);
+    let flags = OpFlags::TRIGGER;
+    expect_error(sharers.context.recvmsg(RecvMsg { flags, ..RecvMsg::default() }), Errno::EBADFLAGS);
     let ordered = RxAttr { comp_order: homespun::flags::Order::STRICT, ..RxAttr::default() };
     expect_error(sharers.domain.shared_receive_context(&ordered), Errno::ENODATA);
 }

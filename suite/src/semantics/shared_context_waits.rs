@@ -9,19 +9,17 @@ fn sleeping_reader_wakes_for_a_post(net: &Net) {
         let mut sharers = Sharers::new(net, 1);
         sharers.add_member_with_cq(&CqAttr { wait, ..CqAttr::default() }, BOTH);
         let (peer, _) = sharers.open_peer();
-        for (context, len_bytes) in LENS_BYTES.into_iter().enumerate() {
-            let (context, message) = (context as u64, payload(context as u64, len_bytes));
+        for (context, len_bytes) in (0..).zip(LENS_BYTES) {
+            let message = payload(context, len_bytes);
             if len_bytes < 100_000 {
                 sharers.deliver(&peer, 1, message, None);
             } else {
                 peer.endpoint.send(message, FabricAddress(1), 1).unwrap();
                 sharers.drive_repeatedly();
             }
-            let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 let cq = &sharers.members[1].cq;
                 let reader = scope.spawn(move || sleeping::sleep_until_operation_ends(cq));
-                let _over = StopOnDrop(&is_over);
                 let_threads_fall_asleep();
                 // Only this call drives the endpoint.
                 sharers.context.recv(marked_buffer(len_bytes), ANY, context).unwrap();
@@ -56,8 +54,7 @@ fn concurrent_posts_and_reads_of_one_queue_receive_all_messages(net: &Net) {
 /// Two threads post to the context, and one thread reads each queue. Two peers send to both endpoints.
 fn post_and_read_concurrently(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
     const MESSAGES: u64 = 300;
-    let (left, _) = sharers.open_peer();
-    let (right, _) = sharers.open_peer();
+    let peers = [0, 1000_u64].map(|base| (sharers.open_peer().0, base));
     let (posted, arrived) = (AtomicU64::new(0), AtomicU64::new(0));
     let deadline = Deadline::new();
     thread::scope(|scope| {
@@ -84,7 +81,7 @@ fn post_and_read_concurrently(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
                 }
             });
         }
-        for (party, base) in [(&left, 0), (&right, 1000)] {
+        for (party, base) in &peers {
             let (deadline, arrived) = (&deadline, &arrived);
             scope.spawn(move || {
                 for number in 0..MESSAGES {
@@ -106,22 +103,16 @@ fn post_and_read_concurrently(sharers: &Sharers<'_>, cqs: &[CompletionQueue]) {
 
 #[over(one_process, automatic)]
 fn repeated_peeks_find_a_message_arriving_at_any_endpoint(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.open_peer();
+    let (sharers, peer) = Sharers::with_peer(net, 2);
     peer.endpoint.tsend(payload(1, 8), FabricAddress(1), Tag(7), 1).unwrap();
-    let deadline = Deadline::new();
-    let mut misses = 0;
-    loop {
+    let found = poll_until("a message to be found", || {
         let (tagged, flags) = (Some(Tag(7).into()), OpFlags::PEEK);
         sharers.context.recvmsg(RecvMsg { tagged, context: 2, flags, ..RecvMsg::default() }).unwrap();
         // A peek that finds no message ends at the first endpoint, not at the one that will receive the
         // message.
-        match poll_completion(&sharers.members[1].cq) {
-            Some(ended) => break assert_eq!(ended.unwrap().0.context, 2),
-            None => misses += 1,
-        }
         while poll_completion(&sharers.members[0].cq).is_some() {}
         net.progress();
-        deadline.yield_or_panic(&format!("a message to be found, after {misses} looks"));
-    }
+        poll_completion(&sharers.members[1].cq)
+    });
+    assert_eq!(found.unwrap().0.context, 2);
 }

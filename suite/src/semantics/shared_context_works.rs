@@ -4,15 +4,16 @@ use super::prelude::*;
 use super::shared_contexts::Sharers;
 use super::triggered::trigger_at;
 
-/// Opens a context for triggered receives, with this many endpoints.
-fn open_triggering_context(net: &Net, members: usize) -> Sharers<'_> {
+/// Opens a context for triggered receives, with this many endpoints, and counters.
+fn open_triggering_context<const N: usize>(net: &Net, members: usize) -> (Sharers<'_>, [Counter; N]) {
     let caps = net.info().rx.caps | Caps::TRIGGER;
     let mut sharers = Sharers::open_empty(net, &RxAttr { caps, ..RxAttr::default() });
     for caps in [&mut sharers.info.caps, &mut sharers.info.tx.caps, &mut sharers.info.rx.caps] {
         *caps |= Caps::TRIGGER;
     }
     (0..members).for_each(|_| sharers.add_member());
-    sharers
+    let counters = [(); N].map(|()| open_counter(&sharers.domain, WaitObject::None));
+    (sharers, counters)
 }
 
 fn make_receive(context: u64, len_bytes: usize, flags: OpFlags) -> RecvMsg {
@@ -47,14 +48,9 @@ fn assert_no_completion(sharers: &Sharers<'_>) {
     }
 }
 
-fn open_counter(sharers: &Sharers<'_>) -> Counter {
-    super::prelude::open_counter(&sharers.domain, WaitObject::None)
-}
-
 #[over(one_process, automatic)]
 fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
-    let sharers = open_triggering_context(net, 2);
-    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let (sharers, [counter, done]) = open_triggering_context(net, 2);
     let receive = |context| make_receive(context, 8, OpFlags::empty());
     sharers.context.trigger(&trigger_at(&counter, 1), receive(1)).unwrap();
     sharers.context.cancel(1).unwrap();
@@ -81,8 +77,7 @@ fn waiting_receives_of_a_context_are_cancelled(net: &Net) {
 
 #[over(one_process, automatic)]
 fn receives_of_a_context_are_posted_at_their_thresholds_and_counted_once(net: &Net) {
-    let sharers = open_triggering_context(net, 2);
-    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let (sharers, [counter, done]) = open_triggering_context(net, 2);
     sharers.members[1].endpoint.bind_counter(&done, CounterEvents::RECV).unwrap();
     let (peer, _) = sharers.open_peer();
     sharers.context.trigger(&trigger_at(&counter, 1), make_receive(1, 8, OpFlags::empty())).unwrap();
@@ -94,10 +89,8 @@ fn receives_of_a_context_are_posted_at_their_thresholds_and_counted_once(net: &N
         assert_no_completion(&sharers);
         counter.add(1);
         let completion = sharers.next_receive_completion(1);
-        assert_eq!(
-            (completion.context, received_bytes(&completion.buffer)),
-            (identity, payload(identity, 8).to_vec())
-        );
+        assert_eq!(completion.context, identity);
+        assert_eq!(received_bytes(&completion.buffer), payload(identity, 8));
         await_counts(&sharers, &done, (identity, 0));
     }
     assert_no_completion(&sharers);
@@ -106,8 +99,7 @@ fn receives_of_a_context_are_posted_at_their_thresholds_and_counted_once(net: &N
 
 #[over(one_process, automatic)]
 fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
-    let sharers = open_triggering_context(net, 0);
-    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
+    let (sharers, [counter, done]) = open_triggering_context(net, 0);
     let context = sharers.domain.shared_receive_context(sharers.context.attr()).unwrap();
     let receive = |number| make_receive(number, 8, OpFlags::empty());
     for threshold in [0, 1] {
@@ -124,9 +116,8 @@ fn dropping_the_last_handle_of_a_context_discards_its_work(net: &Net) {
 
 #[over(one_process, automatic)]
 fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
-    let sharers = open_triggering_context(net, 1);
+    let (sharers, [counter, done]) = open_triggering_context(net, 1);
     let plain = Sharers::new(net, 0);
-    let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
     let back = || Buffer::ReceivedVector(vec![marked_buffer(8)]);
     let (trigger, receive) = (trigger_at(&counter, 1), || make_receive(1, 8, OpFlags::empty()));
     let own = sharers.domain.shared_receive_context(&RxAttr::default()).unwrap();
@@ -147,9 +138,8 @@ fn invalid_waiting_receive_of_a_context_is_refused(net: &Net) {
 #[over(one_process, automatic)]
 fn waiting_claim_of_a_context_receives_the_claimed_message(net: &Net) {
     for is_deferred in [false, true] {
-        let sharers = open_triggering_context(net, 2);
-        let (counter, done) = (open_counter(&sharers), open_counter(&sharers));
-        let received: Vec<_> = (0..2).map(|_| open_counter(&sharers)).collect();
+        let (sharers, [counter, done, first, second]) = open_triggering_context(net, 2);
+        let received = [first, second];
         for (member, received) in sharers.members.iter().zip(&received) {
             member.endpoint.bind_counter(received, CounterEvents::RECV).unwrap();
         }
@@ -159,10 +149,9 @@ fn waiting_claim_of_a_context_receives_the_claimed_message(net: &Net) {
             }
         };
         let (peer, _) = sharers.open_peer();
-        let look = |flags| RecvMsg {
-            tagged: Some(Tag(7).into()),
-            flags: OpFlags::COMPLETION | flags,
-            ..make_receive(5, 0, OpFlags::empty())
+        let look = |flags| {
+            let tagged = Some(Tag(7).into());
+            RecvMsg { tagged, ..make_receive(5, 0, OpFlags::COMPLETION | flags) }
         };
         let claim = RecvMsg { buffers: vec![marked_buffer(300)], ..look(OpFlags::CLAIM) };
         let receives = [look(OpFlags::PEEK | OpFlags::CLAIM), claim, look(OpFlags::PEEK)];
@@ -191,7 +180,6 @@ fn waiting_claim_of_a_context_receives_the_claimed_message(net: &Net) {
         assert_eq!((failed.completion.context, failed.error), (5, OperationError::NoMessage));
         await_done((2, 1));
         assert_no_completion(&sharers);
-        let counts: Vec<_> = received.iter().map(|counter| (counter.read(), counter.read_error())).collect();
-        assert_eq!(counts, [(0, 0), (1, 0)]);
+        assert_eq!(received.map(|counter| (counter.read(), counter.read_error())), [(0, 0), (1, 0)]);
     }
 }

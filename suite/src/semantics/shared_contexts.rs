@@ -31,6 +31,13 @@ impl<'a> Sharers<'a> {
         sharers
     }
 
+    /// Opens a context with this number of enabled endpoints, and a [peer](Self::open_peer).
+    pub(crate) fn with_peer(net: &'a Net, members: usize) -> (Sharers<'a>, Party) {
+        let sharers = Sharers::new(net, members);
+        let (peer, _) = sharers.open_peer();
+        (sharers, peer)
+    }
+
     pub(crate) fn open_empty(net: &'a Net, attr: &RxAttr) -> Sharers<'a> {
         let domain = net.open_other_domain();
         let mut info = net.info().clone();
@@ -80,39 +87,32 @@ impl<'a> Sharers<'a> {
         for member in &self.members {
             peer.insert(member.endpoint.name().unwrap());
         }
-        let name = self.av.insert(&[peer.endpoint.name().unwrap()]).remove(0).unwrap();
+        let name = self.av.insert_one(peer.endpoint.name().unwrap()).unwrap();
         (peer, name)
     }
 
     /// Waits until the next operation of a member has ended. Drives all parties meanwhile.
     #[track_caller]
     pub(crate) fn next_ended(&self, at: usize) -> Ended {
-        let deadline = Deadline::new();
-        loop {
-            if let Some(ended) = poll_completion(&self.members[at].cq) {
-                return ended;
+        poll_until("a completion", || {
+            let ended = poll_completion(&self.members[at].cq);
+            if ended.is_none() {
+                self.progress_except(at);
             }
-            self.progress_except(at);
-            deadline.yield_or_panic("a completion");
-        }
+            ended
+        })
     }
 
     /// Waits until operations of a member with these contexts have failed, in any order, and checks each
     /// failure.
     #[track_caller]
-    fn expect_failures<const N: usize>(
-        &self,
-        at: usize,
-        contexts: [u64; N],
-        check: impl Fn(&CompletionError),
-    ) {
-        let mut failed = contexts.map(|_| {
+    fn expect_failures(&self, at: usize, contexts: &[u64], check: impl Fn(&CompletionError)) {
+        let mut expected = BTreeSet::from_iter(contexts);
+        for _ in contexts {
             let failed = self.next_ended(at).expect_err("it cannot succeed");
             check(&failed);
-            failed.completion.context
-        });
-        failed.sort_unstable();
-        assert_eq!(failed, contexts);
+            assert!(expected.remove(&failed.completion.context), "{failed:?}");
+        }
     }
 
     /// Waits for a member's next completion. Panics unless a receive has succeeded.
@@ -157,19 +157,13 @@ impl<'a> Sharers<'a> {
     #[track_caller]
     pub(crate) fn deliver(&self, from: &Party, to: usize, message: Bytes, tag: Option<u64>) {
         let flags = OpFlags::DELIVERY_COMPLETE | OpFlags::COMPLETION;
-        let to = FabricAddress(to as u64);
-        let send =
-            homespun::SendMsg { buffers: vec![message], to, tag: tag.map(Tag), flags, ..Default::default() };
-        from.endpoint.sendmsg(send).unwrap();
-        let deadline = Deadline::new();
-        loop {
-            if let Some(ended) = from.poll_completion() {
-                assert!(ended.unwrap().0.flags.contains(CompletionFlags::SEND));
-                return;
-            }
+        let (buffers, to, tag) = (vec![message], FabricAddress(to as u64), tag.map(Tag));
+        from.endpoint.sendmsg(SendMsg { buffers, to, tag, flags, ..SendMsg::default() }).unwrap();
+        let sent = poll_until("a message to be delivered", || {
             self.members.iter().for_each(|member| member.cq.progress());
-            deadline.yield_or_panic("a message to be delivered");
-        }
+            from.poll_completion()
+        });
+        assert!(sent.unwrap().0.flags.contains(CompletionFlags::SEND));
     }
 }
 
@@ -206,15 +200,13 @@ fn directed_receive_fails_when_the_last_link_to_its_source_ends(net: &Net) {
     sharers.context.trecv(marked_buffer(8), name, Tag(7), 2).unwrap();
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
     // Both endpoints have a link to the peer.
-    for to in 0..2 {
-        sharers.deliver(&peer, to, payload(1, 8), Some(9));
-    }
+    (0..2).for_each(|to| sharers.deliver(&peer, to, payload(1, 8), Some(9)));
     let second = sharers.members.remove(1);
     close_with_progress(&sharers, second);
     sharers.drive_repeatedly();
     assert!(poll_completion(&sharers.members[0].cq).is_none(), "the peer is heard at the other endpoint");
     close_with_progress(&sharers, peer);
-    sharers.expect_failures(0, [1, 2], |failed| {
+    sharers.expect_failures(0, &[1, 2], |failed| {
         assert!(matches!(failed.error, OperationError::Link(_)), "{failed:?}");
     });
     sharers.context.cancel(3).expect("it accepts messages of others");
@@ -224,7 +216,7 @@ fn directed_receive_fails_when_the_last_link_to_its_source_ends(net: &Net) {
 fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
     let sharers = Sharers::new(net, 2);
     let vacancy = net.reserve_vacant_address();
-    let absent = sharers.av.insert(&[vacancy.address]).remove(0).unwrap();
+    let absent = sharers.av.insert_one(vacancy.address).unwrap();
     sharers.context.recv(marked_buffer(8), absent, 1).unwrap();
     sharers.context.trecv(marked_buffer(8), absent, Tag(7), 2).unwrap();
     sharers.context.recv(marked_buffer(8), ANY, 3).unwrap();
@@ -233,11 +225,11 @@ fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
     assert_eq!(poll_completion(&sharers.members[0].cq), None);
     sharers.members[1].endpoint.send(payload(1, 8), absent, 4).unwrap();
     let is_refused = |failed: &CompletionError| assert_eq!(failed.errno(), Errno::ECONNREFUSED, "{failed:?}");
-    sharers.expect_failures(1, [4], is_refused);
-    sharers.expect_failures(0, [1, 2], is_refused);
+    sharers.expect_failures(1, &[4], is_refused);
+    sharers.expect_failures(0, &[1, 2], is_refused);
     // For a receive that is posted later, the endpoint whose send was refused connects again.
     sharers.context.recv(marked_buffer(8), absent, 5).unwrap();
-    sharers.expect_failures(0, [5], is_refused);
+    sharers.expect_failures(0, &[5], is_refused);
     // Once the peer has opened, a receive waits for its messages.
     let address = vacancy.address;
     drop(vacancy);
@@ -253,8 +245,7 @@ fn directed_receive_fails_when_no_endpoint_reaches_its_source(net: &Net) {
 
 #[over(one_process, automatic)]
 fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.open_peer();
+    let (sharers, peer) = Sharers::with_peer(net, 2);
     sharers.post_receives([1, 2, 3], 8);
     sharers.context.cancel(2).unwrap();
     let failed = sharers.next_ended(0).unwrap_err();
@@ -262,17 +253,15 @@ fn cancelled_receive_is_reported_by_the_first_endpoint(net: &Net) {
     assert!(matches!(failed.completion.buffer, Buffer::Received(_)), "the buffer comes back");
     assert!(matches!(sharers.context.cancel(2), Err(Error::Misuse(Misuse::NotFound(_)))));
     assert!(matches!(sharers.members[1].endpoint.cancel(1), Err(Error::Misuse(Misuse::NotFound(_)))));
-    for to in [1, 0] {
+    for (to, context) in [(1, 1), (0, 3)] {
         sharers.deliver(&peer, to, payload(1, 8), None);
+        sharers.expect_in_order(to, [context]);
     }
-    sharers.expect_in_order(1, [1]);
-    sharers.expect_in_order(0, [3]);
 }
 
 #[over(one_process, automatic)]
 fn peek_finds_messages_of_any_endpoint(net: &Net) {
-    let sharers = Sharers::new(net, 2);
-    let (peer, _) = sharers.open_peer();
+    let (sharers, peer) = Sharers::with_peer(net, 2);
     let look = |context, flags| RecvMsg { tagged: Some(Tag(7).into()), context, flags, ..RecvMsg::default() };
     sharers.context.recvmsg(look(1, OpFlags::PEEK)).unwrap();
     let failed = sharers.next_ended(0).unwrap_err();

@@ -2,6 +2,7 @@
 
 use homespun::endpoint::AtomicMsg;
 
+use super::atomics::encode_number;
 use super::counters::make_region_spec;
 use super::prelude::*;
 /// The context of a work that the test does not cancel.
@@ -12,7 +13,14 @@ pub(crate) fn triggering_setup(net: &Net) -> Setup {
 }
 
 pub(crate) fn open_triggering_pair(net: &Net) -> (Party, Party) {
-    net.open_pair_with(triggering_setup(net), triggering_setup(net))
+    net.open_equal_pair(triggering_setup(net))
+}
+
+/// Opens a pair, and counters of their domain.
+pub(crate) fn open_pair_with_counters<const N: usize>(net: &Net) -> (Party, Party, [Counter; N]) {
+    let (alice, bob) = open_triggering_pair(net);
+    let counters = [(); N].map(|()| open_counter(&alice));
+    (alice, bob, counters)
 }
 
 pub(crate) fn open_counter(party: &Party) -> Counter {
@@ -76,21 +84,11 @@ pub(crate) fn await_counts(party: &Party, counter: &Counter, expected: (u64, u64
     drive_until_counts(counter, expected, || party.progress_all());
 }
 
-/// Drives all parties until no work depends on a counter.
-#[track_caller]
-pub(crate) fn await_counter_unused(party: &Party, counter: &Counter) {
-    let deadline = Deadline::new();
-    while counter.is_in_use() {
-        party.progress_all();
-        deadline.yield_or_panic_with(|| format!("works that let go of {counter:?}"));
-    }
-}
-
 /// Shows fi_trigger/work-waits-for-threshold, fi_trigger/work-counts-completion,
 /// fi_trigger/counter-work-counts-nothing.
 #[over(one_process, automatic)]
 fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
+    let (alice, bob, [trigger, done, added, set]) = open_pair_with_counters(net);
     let region = bob.register(make_region_spec(64, MemoryKind::Owned)).unwrap();
     let flags = OpFlags::COMPLETION;
     let target = |at, op| AtomicTarget {
@@ -99,7 +97,6 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
         datatype: Datatype::Uint64,
         op,
     };
-    let words = |word: u64| vec![Bytes::copy_from_slice(&word.to_le_bytes())];
     let tagged = Some(Tag(7).into());
     let room = || vec![marked_buffer(8)];
     let tagged_receive = RecvMsg { buffers: room(), tagged, context: 2, flags, ..RecvMsg::default() };
@@ -109,6 +106,7 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     let buffers = vec![payload(5, 8)];
     let write = WriteMsg { buffers, to, memory, data: None, context: 5, flags: delivery };
     let read = ReadMsg { buffers: room(), from: to, memory, context: 6, flags: fenced };
+    let words = |word| vec![encode_number(word)];
     let base = AtomicMsg { operands: words(40), target: target(8, AtomicOp::Write), context: 7, flags };
     let (operands, sum) = (words(2), target(8, AtomicOp::Sum));
     let fetch = FetchAtomicMsg { operands, results: room(), target: sum, context: 8, flags: fenced };
@@ -131,11 +129,8 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
         Operation::FetchAtomic(fetch),
         Operation::CompareAtomic(compare),
     ];
-    let [trigger, done, added, set] = [(); 4].map(|()| open_counter(&alice));
     let count = operations.len() as u64;
-    for operation in operations {
-        defer(&alice, (&trigger, 3), operation, &done);
-    }
+    operations.into_iter().for_each(|operation| defer(&alice, (&trigger, 3), operation, &done));
     defer_add(&alice, (&trigger, 3), &added, 5);
     let action = DeferredAction::Set { counter: set.clone(), value: 6 };
     queue_work(&alice, DeferredWork { action, ..make_add_work(trigger_at(&trigger, 3), &set, 0) });
@@ -155,33 +150,28 @@ fn every_kind_of_deferred_work_waits_for_its_threshold(net: &Net) {
     let mut ended: Vec<_> = (0..count).map(|_| alice.next_completion()).collect();
     ended.sort_by_key(|completion| completion.context);
     assert!(ended.iter().map(|completion| completion.context).eq(1..=count), "{ended:?}");
-    let fetched = |place: usize| received_bytes(&ended[place].buffer);
-    assert_eq!((fetched(0), fetched(1)), (payload(1, 8).to_vec(), payload(2, 8).to_vec()));
-    assert_eq!(fetched(5), payload(5, 8));
-    assert_eq!((fetched(7), fetched(8)), (40_u64.to_le_bytes().to_vec(), 42_u64.to_le_bytes().to_vec()));
+    let results = [0, 1, 5, 7, 8].map(|place: usize| received_bytes(&ended[place].buffer));
+    assert_eq!(results, [payload(1, 8), payload(2, 8), payload(5, 8), encode_number(40), encode_number(42)]);
     assert_eq!(ended[2].buffer, Buffer::SentVector(vec![payload(3, 8)]));
-    let mut heard = [bob.next_completion(), bob.next_completion()];
+    let mut heard = [(); 2].map(|()| bob.next_completion());
     heard.sort_by_key(|completion| completion.context);
-    assert_eq!(received_bytes(&heard[0].buffer), payload(3, 8));
-    assert_eq!((received_bytes(&heard[1].buffer), heard[1].data), (payload(4, 8).to_vec(), 9));
+    assert_eq!(heard.each_ref().map(|ended| received_bytes(&ended.buffer)), [payload(3, 8), payload(4, 8)]);
+    assert_eq!(heard[1].data, 9);
     assert_eq!(region.read_at(0, 16), [&payload(5, 8)[..], &1_u64.to_le_bytes()].concat());
 }
 
 /// Shows fi_trigger/work-is-silent, fi_trigger/work-reports-on-request.
 #[over(one_process)]
 fn work_is_reported_only_on_request(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let (alice, bob, [trigger, done]) = open_pair_with_counters(net);
     for (context, flags, reported) in [(1, OpFlags::empty(), 0), (2, OpFlags::COMPLETION, 1)] {
         bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
         defer(&alice, (&trigger, context), send_operation(&alice, context, flags), &done);
         trigger.add(1);
         await_counts(&alice, &done, (context, 0));
-        assert_eq!(received_bytes(&bob.next_completion().buffer), payload(context, 8));
+        bob.expect_message(context, &payload(context, 8));
         alice.wait_for_exact_counts(&[(SEND, (reported, 0))]);
-        if reported > 0 {
-            assert_eq!(alice.next_completion().context, context);
-        }
+        alice.expect_in_order((reported > 0).then_some(context));
         alice.assert_no_completion();
     }
     // Whether a receive is reported depends on the same flags.
@@ -189,9 +179,7 @@ fn work_is_reported_only_on_request(net: &Net) {
         defer(&bob, (&trigger, 0), receive_operation(context, flags), &done);
         alice.send(context, payload(context, 8));
         await_counts(&bob, &done, (context, 0));
-        if !flags.is_empty() {
-            assert_eq!(bob.next_completion().context, context);
-        }
+        bob.expect_in_order((!flags.is_empty()).then_some(context));
         bob.assert_no_completion();
         bob.wait_for_exact_counts(&[(RECV, (reported, 0))]);
     }
@@ -200,11 +188,8 @@ fn work_is_reported_only_on_request(net: &Net) {
 /// Shows fi_trigger/triggered-in-submission-order.
 #[over(one_process)]
 fn works_run_in_threshold_order(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    for context in 0..6 {
-        bob.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-    }
+    let (alice, bob, [trigger, done]) = open_pair_with_counters(net);
+    bob.post_receives(0..6, 8);
     for (context, threshold) in [(4, 9), (0, 2), (2, 5), (3, 5), (1, 4), (5, 10)] {
         defer(&alice, (&trigger, threshold), send_operation(&alice, context, OpFlags::empty()), &done);
     }
@@ -215,14 +200,13 @@ fn works_run_in_threshold_order(net: &Net) {
     await_counts(&alice, &done, (5, 0));
     bob.assert_no_completion();
     trigger.add(1);
-    assert_eq!(received_bytes(&bob.next_completion().buffer), payload(5, 8));
+    bob.expect_message(5, &payload(5, 8));
 }
 
 /// Shows fi_trigger/work-at-once.
 #[over(one_process)]
 fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
-    let (alice, _bob) = open_triggering_pair(net);
-    let (trigger, changed) = (open_counter(&alice), open_counter(&alice));
+    let (alice, _bob, [trigger, changed]) = open_pair_with_counters(net);
     trigger.add(3);
     for threshold in 0..4 {
         defer_add(&alice, (&trigger, threshold), &changed, 1);
@@ -238,8 +222,7 @@ fn work_with_a_reached_threshold_runs_at_once(net: &Net) {
 /// Shows fi_trigger/work-counts-completion.
 #[over(one_process)]
 fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let trigger = open_counter(&alice);
+    let (alice, bob, [trigger]) = open_pair_with_counters(net);
     let [sent, heard] = [SEND, RECV].map(|events| alice.local_counter(events).clone());
     let flags = OpFlags::COMPLETION;
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -272,12 +255,9 @@ fn work_that_reports_to_its_endpoints_own_counter_counts_once(net: &Net) {
 #[over(one_process, automatic)]
 fn completed_work_triggers_further_work(net: &Net) {
     const LINKS: u64 = 1000;
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let (alice, bob, [trigger, done]) = open_pair_with_counters(net);
     // Each work makes the next one due.
-    for link in 0..LINKS {
-        defer_add(&alice, (&trigger, link + 1), &trigger, 1);
-    }
+    (1..=LINKS).for_each(|link| defer_add(&alice, (&trigger, link), &trigger, 1));
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     defer(&alice, (&trigger, LINKS + 1), send_operation(&alice, 1, OpFlags::empty()), &done);
     defer(&alice, (&done, 1), send_operation(&alice, 2, OpFlags::empty()), &done);
@@ -292,16 +272,13 @@ fn completed_work_triggers_further_work(net: &Net) {
 #[over(one_process, automatic)]
 fn endpoint_and_region_events_trigger_work(net: &Net) {
     for kind in [MemoryKind::Owned, MemoryKind::Shareable] {
-        let (alice, bob) = open_triggering_pair(net);
+        let (alice, bob, [changed, done]) = open_pair_with_counters(net);
         let region = bob.register(make_region_spec(8, kind)).unwrap();
-        let (changed, done) = (open_counter(&bob), open_counter(&bob));
         defer_add(&bob, (bob.local_counter(REMOTE_WRITE), 2), &changed, 1);
         defer_add(&alice, (alice.local_counter(SEND), 1), &changed, 10);
         defer(&bob, (bob.local_counter(REMOTE_WRITE), 1), send_operation(&bob, 7, OpFlags::empty()), &done);
         alice.endpoint.recv(marked_buffer(8), ANY, 7).unwrap();
-        for context in 1..3 {
-            post_access(RmaBy::Write, &alice, &region, context, 0, 8);
-        }
+        (1..3).for_each(|context| post_access(RmaBy::Write, &alice, &region, context, 0, 8));
         alice.expect_each([1, 2, 7]);
         await_counts(&bob, &changed, (1, 0));
         bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
@@ -338,8 +315,7 @@ fn work_stays_due_when_its_counter_is_lowered(net: &Net) {
 /// Shows fi_cq/reports-ends-of-transfers, fi_trigger/triggered-waits-for-threshold.
 #[over(one_process)]
 fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let trigger = open_counter(&alice);
+    let (alice, bob, [trigger]) = open_pair_with_counters(net);
     let endpoint = alice.endpoint.expect_local();
     endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::INJECT)).unwrap();
     endpoint.trigger(&trigger_at(&trigger, 2), receive_operation(2, OpFlags::empty())).unwrap();
@@ -362,8 +338,7 @@ fn triggered_operations_complete_as_ordinary_ones(net: &Net) {
 
 #[over(one_process)]
 fn triggered_operation_is_cancelled_by_its_context(net: &Net) {
-    let (alice, _bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let (alice, _bob, [trigger, done]) = open_pair_with_counters(net);
     let endpoint = alice.endpoint.expect_local();
     endpoint.trigger(&trigger_at(&trigger, 1), send_operation(&alice, 1, OpFlags::empty())).unwrap();
     endpoint.trigger(&trigger_at(&trigger, 2), receive_operation(2, OpFlags::empty())).unwrap();
@@ -402,8 +377,8 @@ fn blocked_readers_wake_for_triggered_work(net: &Net) {
         let receive = RecvMsg { buffers: &room[..], context: 1, ..RecvMsg::default() };
         let (endpoint, operation) = (bob.endpoint.expect_local().clone(), Operation::Receive(receive));
         let action = DeferredAction::Post { endpoint, operation };
-        let (trigger_at_one, completion) = (trigger_at(&trigger, 1), Some(done.clone()));
-        let work = DeferredWork { context: 0, trigger: trigger_at_one, action, completion };
+        let (context, completion) = (ANY_WORK, Some(done.clone()));
+        let work = DeferredWork { context, trigger: trigger_at(&trigger, 1), action, completion };
         // SAFETY: the test waits until the receive has ended. Until then nothing else uses the memory.
         unsafe { bob.local_domain().queue_raw_work(work) }.unwrap();
         defer(&bob, (&done, 1), send_operation(&bob, 2, OpFlags::COMPLETION), &done);
@@ -418,11 +393,10 @@ fn blocked_readers_wake_for_triggered_work(net: &Net) {
             let_threads_fall_asleep();
             alice.post_receives([3], 8);
             alice.endpoint.send(payload(1, 8), alice.peer(), 4).unwrap();
-            let mut ended = [(); 2].map(|()| {
+            let ended = [(); 2].map(|()| {
                 sleep_until_operation_ends(alice.local_cq()).expect("no operation fails").0.context
             });
-            ended.sort_unstable();
-            assert_eq!(ended, [3, 4]);
+            assert_eq!(BTreeSet::from(ended), BTreeSet::from([3, 4]));
             // The wait for the counter has returned.
             await_counts(&bob, &done, (2, 0));
             is_over.store(true, Ordering::SeqCst);

@@ -3,11 +3,8 @@
 use super::prelude::*;
 use super::triggered::{make_post_work, receive_operation, trigger_at};
 
-/// The number of passes after which work that did not wait would have started.
-const PASSES: u32 = 100;
-
-fn open_triggering_side(net: &Net) -> Side {
-    Side::open_with_added_caps(net, Caps::TRIGGER)
+fn open_triggering_sides(net: &Net) -> [Side; 2] {
+    [(); 2].map(|()| Side::open_with_added_caps(net, Caps::TRIGGER))
 }
 
 fn open_counter(side: &Side) -> Counter {
@@ -37,10 +34,9 @@ fn queue_work(
     side.domain.queue_work(work).unwrap();
 }
 
+/// Drives the sides for 100 passes. By then, work that does not wait has started.
 fn progress_for_a_while(sides: &[&Side]) {
-    for _ in 0..PASSES {
-        sides.iter().for_each(|side| side.progress());
-    }
+    (0..100).for_each(|_| sides.iter().for_each(|side| side.progress()));
 }
 
 /// Drives all sides until a counter has this value and error value.
@@ -72,10 +68,9 @@ fn expect_no_completion(side: &Side) {
 
 #[over(connected, automatic, native)]
 fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
-    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let [client, server] = open_triggering_sides(net);
     let (one, other) = connect_pair(&client, &server);
-    let access = MrAccess::REMOTE_WRITE;
-    let region = server.domain.register(8, &MrAttr { access, ..MrAttr::default() }).unwrap();
+    let region = server.domain.register(8, &MrAttr::granting(MrAccess::REMOTE_WRITE)).unwrap();
     let written = || {
         let mut content = [0; 8];
         region.read_at(0, &mut content).unwrap();
@@ -85,13 +80,8 @@ fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
     let (server_trigger, server_done) = (open_counter(&server), open_counter(&server));
     queue_work(&client, &one, send_operation(1), (&client_trigger, 2), &client_done);
     queue_work(&client, &one, write_operation(region.remote(), 2), (&client_trigger, 2), &client_done);
-    queue_work(
-        &server,
-        &other,
-        receive_operation(3, OpFlags::COMPLETION),
-        (&server_trigger, 2),
-        &server_done,
-    );
+    let receive = receive_operation(3, OpFlags::COMPLETION);
+    queue_work(&server, &other, receive, (&server_trigger, 2), &server_done);
     client_trigger.add(1);
     server_trigger.add(1);
     progress_for_a_while(&[&client, &server]);
@@ -116,7 +106,7 @@ fn deferred_work_of_connected_endpoints_waits_for_its_threshold(net: &Net) {
 
 #[over(connected, automatic, native)]
 fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
-    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let [client, server] = open_triggering_sides(net);
     let listener = server.open_listener(LISTENER);
     let connecting = client.open_endpoint(CLIENT);
     connecting.enable().unwrap();
@@ -139,7 +129,7 @@ fn work_queued_before_the_connection_runs_if_due_after_it(net: &Net) {
 
 #[over(connected, automatic, native)]
 fn work_due_after_a_shutdown_fails_with_enotconn(net: &Net) {
-    let (client, server) = (open_triggering_side(net), open_triggering_side(net));
+    let [client, server] = open_triggering_sides(net);
     let (one, other) = connect_pair(&client, &server);
     let memory = RemoteMemory { address: 0, key: 0 };
     let ends = [(&client, &server, &one), (&server, &client, &other)];

@@ -14,8 +14,7 @@ const LEN_BYTES: usize = 100_000;
 /// and counters are members of the set.
 fn open_set_member(net: &Net, set: &WaitSet) -> Party {
     let (wait, wait_set) = (WaitObject::Set, Some(set.clone()));
-    let setup = Setup { separate_queues: true, counts: true, wait, wait_set, ..Setup::asleep() };
-    net.open_party_with(setup)
+    net.open_party_with(Setup { separate_queues: true, counts: true, wait, wait_set, ..Setup::asleep() })
 }
 
 /// Reads both queues. Returns the number of messages that have arrived.
@@ -39,7 +38,7 @@ fn wait_set_is_in_use_by_queues_that_wait_by_it(net: &Net) {
     let open = |wait| domain.open_cq(&CqAttr { wait, wait_set: Some(set.clone()), ..CqAttr::default() });
     let _other = open(WaitObject::Fd).unwrap();
     let member = open(WaitObject::Set).unwrap();
-    assert_eq!(set.clone().close().unwrap_err().error.errno(), Errno::EBUSY);
+    expect_busy(set.clone().close());
     drop(member);
     set.close().expect("it has no member");
 }
@@ -52,7 +51,7 @@ fn wait_set_wakes_for_events_of_any_member(net: &Net) {
         let set = net.fabric.open_wait_set(object).expect("a wait set");
         let alice = net.open_party_with(Setup { wait: WaitObject::Unspec, ..Setup::asleep() });
         let bob = open_set_member(net, &set);
-        let (to_bob, to_alice) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
+        alice.meet(&bob);
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -64,9 +63,7 @@ fn wait_set_wakes_for_events_of_any_member(net: &Net) {
                 while bob.read_counter(RECV) != (MESSAGES, 0) || bob.read_counter(SEND) != (MESSAGES, 0) {
                     sleep_on_wait_set(&set);
                     arrived += read_and_count_messages(&bob);
-                    for context in answered..arrived {
-                        bob.endpoint.send(payload(context, 8), to_alice, context).unwrap();
-                    }
+                    (answered..arrived).for_each(|context| bob.post_send(context, 8, OpFlags::empty()));
                     answered = arrived;
                     deadline.yield_or_panic("messages and answers to be counted");
                 }
@@ -77,8 +74,8 @@ fn wait_set_wakes_for_events_of_any_member(net: &Net) {
             });
             let _over = StopOnDrop(&is_over);
             for context in 0..MESSAGES {
-                alice.endpoint.recv(marked_buffer(8), ANY, context).unwrap();
-                alice.endpoint.send(payload(context, LEN_BYTES), to_bob, context).unwrap();
+                alice.post_receives([context], 8);
+                alice.post_send(context, LEN_BYTES, OpFlags::empty());
                 if context % 3 == 0 {
                     let_threads_fall_asleep();
                 }
@@ -102,21 +99,20 @@ fn wait_set_wakes_an_epoll_set(net: &Net) {
     epoll::add(&outer, inner, epoll::EventData::new_u64(0), epoll::EventFlags::IN).expect("a shallow set");
     let alice = net.open_party_with(Setup { wait: WaitObject::Unspec, ..Setup::asleep() });
     let bob = open_set_member(net, &set);
-    let (to_bob, _) = (alice.insert_address_of(&bob), bob.insert_address_of(&alice));
-    bob.endpoint.recv(marked_buffer(LEN_BYTES), ANY, 0).unwrap();
-    alice.endpoint.send(payload(0, LEN_BYTES), to_bob, 0).unwrap();
+    alice.meet(&bob);
+    bob.post_receives([0], LEN_BYTES);
+    alice.post_send(0, LEN_BYTES, OpFlags::empty());
     thread::scope(|scope| {
         scope.spawn(|| {
-            let deadline = Deadline::new();
-            while read_and_count_messages(&bob) == 0 {
+            poll_until("the message", || {
                 if set.try_wait() == Ok(true) {
                     let mut events = [MaybeUninit::uninit(); 1];
                     let minute = Timespec { tv_sec: 60, tv_nsec: 0 };
                     let (woken, _) = epoll::wait(&outer, &mut events, Some(&minute)).expect("a descriptor");
                     assert!(!woken.is_empty(), "the message wakes no waiter");
                 }
-                deadline.yield_or_panic("the message");
-            }
+                (read_and_count_messages(&bob) > 0).then_some(())
+            });
         });
         sleeping::sleep_until_operation_ends(alice.local_cq()).expect("the send does not fail");
     });
@@ -131,7 +127,6 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
         let client = Side::open_with_wait_objects(net, WaitObject::Unspec, WaitObject::Unspec);
         let server = Side::open_with_wait_set(net, &set);
         let listener = server.open_listener(LISTENER);
-        let name = listener.name().unwrap();
         let next_event = || {
             let heard = poll_until("an event", || {
                 sleep_on_wait_set(&set);
@@ -153,8 +148,7 @@ fn wait_set_wakes_for_events_and_completions(net: &Net) {
                 assert_eq!(received_bytes(&arrived.buffer), payload(1, 8));
                 assert!(matches!(next_event(), ConnectionEvent::Shutdown { .. }));
             });
-            let connecting = client.open_endpoint(CLIENT);
-            connecting.connect(name, b"").unwrap();
+            let connecting = client.connect(CLIENT, &listener, b"");
             let connected = sleep_until_event(&client);
             assert!(matches!(connected, Ok(ConnectionEvent::Connected { .. })), "{connected:?}");
             let_threads_fall_asleep();

@@ -3,14 +3,13 @@
 use super::counters::make_region_spec;
 use super::prelude::*;
 use super::triggered::{
-    await_counter_unused, await_counts, defer, defer_add, make_add_work, make_post_work, open_counter,
-    open_triggering_pair, queue_work, receive_operation, send_operation, trigger_at,
+    await_counts, defer, defer_add, make_add_work, make_post_work, open_pair_with_counters, queue_work,
+    receive_operation, send_operation, trigger_at,
 };
 
 #[over(one_process)]
 fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let (alice, bob, [trigger, done]) = open_pair_with_counters(net);
     for context in [1001, 1002] {
         defer(&alice, (&trigger, 0), receive_operation(context, OpFlags::empty()), &done);
     }
@@ -29,22 +28,20 @@ fn cancel_does_not_mistake_work_numbers_for_contexts(net: &Net) {
 
 #[over(one_process)]
 fn cancelled_and_flushed_work_never_runs(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
+    let (alice, bob, [trigger, other, changed, done]) = open_pair_with_counters(net);
     let domain = alice.local_domain();
-    let (trigger, other, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
     let work = |context, trigger, value| DeferredWork { context, ..make_add_work(trigger, &changed, value) };
     for (context, value) in [(1, 1), (2, 10), (2, 100), (3, 1000)] {
         queue_work(&alice, work(context, trigger_at(&trigger, 1), value));
     }
     domain.cancel_work(2).unwrap();
-    assert_eq!(domain.cancel_work(4).unwrap_err().errno(), Errno::ENOENT);
+    expect_error(domain.cancel_work(4), Errno::ENOENT);
     trigger.add(1);
     // The call has cancelled the older of the two works with this context.
     await_counts(&alice, &changed, (1101, 0));
     assert_eq!(domain.cancel_work(1).unwrap_err().errno(), Errno::ENOENT, "it was done");
 
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
-    let done = open_counter(&alice);
     defer(&alice, (&trigger, 2), send_operation(&alice, 1, OpFlags::COMPLETION), &done);
     queue_work(&alice, work(5, trigger_at(&other, 1), 1));
     domain.flush_work(Some(&trigger));
@@ -65,8 +62,7 @@ fn cancelled_and_flushed_work_never_runs(net: &Net) {
 
 #[over(one_process)]
 fn work_that_is_refused_when_due_fails(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
+    let (alice, bob, [trigger, done]) = open_pair_with_counters(net);
     let gone = alice.insert(bob.endpoint.name().unwrap());
     let to_gone = |context, flags| Operation::Send(SendMsg { to: gone, ..alice.message(context, 8, flags) });
     defer(&alice, (&trigger, 1), to_gone(1, OpFlags::empty()), &done);
@@ -75,10 +71,8 @@ fn work_that_is_refused_when_due_fails(net: &Net) {
     alice.av.remove(&[gone]);
     for (context, errors, counted) in [(1, 1, 0), (2, 2, 1), (3, 2, 2)] {
         trigger.add(1);
-        let failed = alice.next_failure();
-        let misuse = Misuse::UnknownAddress(gone.0);
-        assert_eq!((failed.completion.context, failed.errno()), (context, Errno::EINVAL));
-        assert_eq!(failed.error, OperationError::Deferred(Box::new(misuse)));
+        let failed = alice.expect_failure(context, Errno::EINVAL);
+        assert_eq!(failed.error, OperationError::Deferred(Box::new(Misuse::UnknownAddress(gone.0))));
         assert_eq!(failed.completion.buffer, Buffer::SentVector(vec![payload(context, 8)]));
         await_counts(&alice, &done, (0, errors));
         alice.wait_for_exact_counts(&[(SEND, (0, counted))]);
@@ -87,9 +81,8 @@ fn work_that_is_refused_when_due_fails(net: &Net) {
 
 #[over(one_process)]
 fn work_that_fails_is_counted_and_reported(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
+    let (alice, bob, [trigger, done]) = open_pair_with_counters(net);
     let region = bob.register(make_region_spec(8, MemoryKind::Owned)).unwrap();
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
     let memory = RemoteMemory { address: region.address_at(0), key: region.key() + 1 };
     let (buffers, to) = (vec![payload(1, 8)], alice.peer());
     let write = WriteMsg { buffers, to, memory, context: 1, ..WriteMsg::default() };
@@ -106,31 +99,36 @@ fn work_that_fails_is_counted_and_reported(net: &Net) {
     await_counts(&alice, &done, (0, 2));
 }
 
+/// Drives all parties until no work depends on a counter. Then closes the counter.
+#[track_caller]
+fn close_unused(party: &Party, counter: Counter) {
+    poll_until("the end of the works that use a counter", || {
+        party.progress_all();
+        (!counter.is_in_use()).then_some(())
+    });
+    counter.close().unwrap();
+}
+
 #[over(one_process)]
 fn close_of_a_counter_that_work_depends_on_fails_with_ebusy(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done, changed) = (open_counter(&alice), open_counter(&alice), open_counter(&alice));
+    let (alice, bob, [trigger, done, changed]) = open_pair_with_counters(net);
     defer_add(&alice, (&trigger, 1), &changed, 1);
     defer(&alice, (&trigger, 1), send_operation(&alice, 1, OpFlags::MATCH_COMPLETE), &done);
     let [trigger, done, changed] = [trigger, done, changed].map(|counter| expect_busy(counter.close()));
     trigger.add(1);
-    await_counter_unused(&alice, &trigger);
-    trigger.close().unwrap();
-    await_counter_unused(&alice, &changed);
-    changed.close().unwrap();
+    close_unused(&alice, trigger);
+    close_unused(&alice, changed);
     // The send is outstanding until it is matched.
     alice.assert_no_completion();
     let done = expect_busy(done.close());
     bob.endpoint.recv(marked_buffer(8), ANY, 1).unwrap();
     await_counts(&alice, &done, (1, 0));
-    await_counter_unused(&alice, &done);
-    done.close().unwrap();
+    close_unused(&alice, done);
 }
 
 #[over(one_process)]
 fn closing_an_endpoint_discards_its_work(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done, changed) = (open_counter(&bob), open_counter(&bob), open_counter(&bob));
+    let (alice, bob, [trigger, done, changed]) = open_pair_with_counters(net);
     let send = send_operation(&alice, 1, OpFlags::empty());
     queue_work(&bob, make_post_work(trigger_at(&trigger, 1), &alice.endpoint, send, &done));
     defer_add(&bob, (&trigger, 1), &changed, 1);
@@ -151,8 +149,7 @@ fn closing_an_endpoint_discards_its_work(net: &Net) {
 
 #[over(one_process)]
 fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
-    let (alice, bob) = open_triggering_pair(net);
-    let (trigger, done) = (open_counter(&bob), open_counter(&bob));
+    let (alice, bob, [trigger, done]) = open_pair_with_counters(net);
     let send = send_operation(&alice, 1, OpFlags::empty());
     let work = make_post_work(trigger_at(&trigger, 1), &alice.endpoint, send, &done);
     drop(alice.endpoint);
@@ -166,11 +163,9 @@ fn work_that_holds_the_last_endpoint_handle_is_discarded(net: &Net) {
 /// Shows fi_trigger/trigger-capability.
 #[over(one_process)]
 fn invalid_deferred_work_is_refused(net: &Net) {
-    let (alice, _bob) = open_triggering_pair(net);
+    let (alice, _bob, [trigger, done]) = open_pair_with_counters(net);
     let without = net.open_party();
-    let other_domain = net.open_other_domain();
-    let (trigger, done) = (open_counter(&alice), open_counter(&alice));
-    let stranger = other_domain.open_counter(&CounterAttr::default()).unwrap();
+    let stranger = net.open_other_domain().open_counter(&CounterAttr::default()).unwrap();
     let domain = alice.local_domain();
     let at_one = || trigger_at(&trigger, 1);
     let operation = || send_operation(&alice, 1, OpFlags::empty());

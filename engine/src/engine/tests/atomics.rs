@@ -46,10 +46,10 @@ fn peer_that_leaves_fetched_values_unread_is_disconnected() {
 
     // The limit of unanswered operations also counts operations that fetch nothing or are refused.
     let (mut node, _) = engine_with_region(8);
-    let kinds = [atomic_form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint8, 1)];
+    let sum = atomic_form(AtomicKind::Base, AtomicOp::Sum, Datatype::Uint8, 1);
     for op in 0..=RMA_LINK_MAX_OPS as u64 {
         assert!(node.engine.condemned.is_empty());
-        node.frame(LINK, &atomic_header(op, op % 2 * 100, kinds[0]), b"x");
+        node.frame(LINK, &atomic_header(op, op % 2 * 100, sum), b"x");
     }
     node.transmit();
     assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
@@ -61,13 +61,11 @@ fn fetching_atomics_in_flight_are_limited() {
     let (mut node, peer) = engine_with_peer();
     let count = ATOMIC_LINK_MAX_BYTES / ATOMIC_MAX_BYTES;
     for context in 0..=count as u64 {
-        let request = atomic_request(peer, fetch_local(&LONG), AtomicOp::Sum, context);
-        node.post(request);
+        node.post(atomic_request(peer, fetch_local(&LONG), AtomicOp::Sum, context));
     }
     node.transmit();
     assert_eq!(node.transport.sent.len(), count);
-    let Header::Atomic(first) = node.transport.sent[0].1 else { panic!("an atomic operation") };
-    let data = Header::ReadData { op: first.op, len_bytes: ATOMIC_MAX_BYTES as u64 };
+    let data = Header::ReadData { op: node.op_at(0), len_bytes: ATOMIC_MAX_BYTES as u64 };
     node.pass_with_frame(LINK, &data, &LONG);
     assert_eq!(node.transport.sent.len(), count + 1);
 

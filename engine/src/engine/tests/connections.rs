@@ -29,14 +29,10 @@ impl Node {
         self.frame(link, &handshake_header(step, NUMBER, data), data);
     }
 
-    fn connect(
-        &mut self,
-        to: Address,
-        number: u64,
-        data: &[u8],
-        deadline: Option<Moment>,
-    ) -> Result<(), Error> {
-        self.engine.connect(to, number, data, deadline, &mut self.transport, &mut self.sink)
+    /// Asks the passive endpoint at port 2 for a connection.
+    fn connect(&mut self, data: &[u8], deadline: Option<Moment>) {
+        let Node { engine, transport, sink } = self;
+        engine.connect(address(2), NUMBER, data, deadline, transport, sink).unwrap();
     }
 
     fn reject(&mut self, id: RequestId, data: &[u8]) -> Result<(), Error> {
@@ -56,21 +52,25 @@ impl Node {
 /// taken the request.
 fn asking_engine() -> Node {
     let mut node = engine_with_role(EndpointRole::Connected);
-    node.connect(address(2), NUMBER, b"please", None).unwrap();
+    node.connect(b"please", None);
     node.link_up(OWN, 2, 1);
+    node
+}
+
+/// As [`asking_engine`], but link 7 to the acceptor at port 3 is up, too.
+fn asking_engine_with_acceptor() -> Node {
+    let mut node = asking_engine();
+    node.link_up(OTHER, 3, 1);
     node
 }
 
 /// Returns an endpoint that link 7 connects with the endpoint at port 3.
 fn connected_engine() -> (Node, PeerId) {
-    let mut node = asking_engine();
-    node.link_up(OTHER, 3, 1);
+    let mut node = asking_engine_with_acceptor();
     node.step(OTHER, HandshakeStep::Accept, b"welcome");
     node.transmit();
-    assert_eq!(
-        mem::take(&mut node.sink.events),
-        [ConnectionReport::Connected { data: b"welcome"[..].into() }]
-    );
+    let connected = ConnectionReport::Connected { data: b"welcome"[..].into() };
+    assert_eq!(mem::take(&mut node.sink.events), [connected]);
     assert_eq!(mem::take(&mut node.transport.closed), [(OWN, Close::Drain)]);
     let peer = node.engine.connected_peer().expect("it is for connections").expect("it is connected");
     node.transport.sent.clear();
@@ -84,6 +84,13 @@ fn accepting_engine() -> Node {
     node.engine.accept(requester, b"welcome", &mut node.transport).unwrap();
     node.transmit();
     assert!(node.transport.sent.is_empty(), "the instance at the address is not known yet");
+    node
+}
+
+/// As [`accepting_engine`], but the link to the requester is up, and has not taken the acceptance.
+fn accepting_engine_with_link() -> Node {
+    let mut node = accepting_engine();
+    node.link_up(OWN, 4, 9);
     node
 }
 
@@ -109,17 +116,14 @@ fn take_failure(sink: &mut Recorder) -> ConnectionError {
 
 #[test]
 fn acceptor_is_connected_once_its_accept_is_sent() {
-    let mut node = accepting_engine();
+    let mut node = accepting_engine_with_link();
     assert_eq!(node.transport.connected, [address(4)]);
-    node.link_up(OWN, 4, 9);
     node.transport.answers = [Sent::Partial(1)].into();
     node.transmit();
     assert!(node.sink.events.is_empty());
     node.transmit();
-    assert_eq!(
-        node.transport.sent,
-        [(OWN, handshake_header(HandshakeStep::Accept, NUMBER, b"welcome"), b"welcome".to_vec())]
-    );
+    let accept = handshake_header(HandshakeStep::Accept, NUMBER, b"welcome");
+    assert_eq!(node.transport.sent, [(OWN, accept, b"welcome".to_vec())]);
     assert_eq!(mem::take(&mut node.sink.events), [ConnectionReport::Connected { data: Box::default() }]);
     node.step(OWN, HandshakeStep::Confirm, b"");
     assert_eq!(node.sink.events, [ConnectionReport::Confirmed]);
@@ -161,9 +165,8 @@ fn request_of_gone_requester_is_withdrawn_unless_being_accepted() {
         node.engine.mark_request_being_accepted(request.id);
         node.end_accepted_request(request.id);
         node.reject(request.id, b"no").unwrap();
-        assert!(
-            node.sink.events.is_empty() && node.transport.sent.is_empty() && node.transport.closed.is_empty()
-        );
+        assert!(node.sink.events.is_empty() && node.sent_since(0).is_empty());
+        assert!(node.transport.closed.is_empty());
 
         let (mut node, request) = passive_engine_with_request();
         node.engine.mark_request_being_accepted(request.id);
@@ -203,7 +206,7 @@ fn connect_attempt_ends_with_its_link() {
     }
     // If the link ends before it has come up, the engine concludes that no endpoint listens.
     let mut node = engine_with_role(EndpointRole::Connected);
-    node.connect(address(2), NUMBER, b"", None).unwrap();
+    node.connect(b"", None);
     node.link_down(OWN, RESET);
     assert_eq!(take_failure(&mut node.sink), ConnectionError::NotListening);
     let mut node = asking_engine();
@@ -225,8 +228,7 @@ fn connect_attempt_ends_with_its_link() {
     assert_eq!(take_failure(&mut node.sink), ConnectionError::NotListening);
     node.transmit();
     assert_eq!(node.transport.closed, [(LinkId(21), Close::Abort)]);
-    let mut node = asking_engine();
-    node.link_up(OTHER, 3, 1);
+    let mut node = asking_engine_with_acceptor();
     node.link_down(OWN, LinkError::Closed);
     node.step(OTHER, HandshakeStep::Accept, b"");
     assert_eq!(node.sink.events, [ConnectionReport::Connected { data: Box::default() }]);
@@ -268,33 +270,14 @@ fn unexpected_frame_aborts_a_handshake_link() {
     type Case = (fn() -> Node, LinkId, Option<HandshakeStep>, bool);
     let cases: [Case; 4] = [
         (asking_engine, OWN, Some(HandshakeStep::Reject), true),
-        (
-            || {
-                let mut node = asking_engine();
-                node.link_up(OTHER, 3, 1);
-                node
-            },
-            OTHER,
-            Some(HandshakeStep::Accept),
-            false,
-        ),
-        (
-            || {
-                let mut node = accepting_engine();
-                node.link_up(OWN, 4, 9);
-                node
-            },
-            OWN,
-            None,
-            true,
-        ),
+        (asking_engine_with_acceptor, OTHER, Some(HandshakeStep::Accept), false),
+        (accepting_engine_with_link, OWN, None, true),
         (|| passive_engine_with_request().0, OTHER, None, false),
     ];
     for (case, (make, link, proper, is_attempt)) in cases.into_iter().enumerate() {
         for number in [NUMBER, NUMBER ^ 1, 0] {
             for header in all(number) {
-                let is_proper = proper.is_some_and(|of| header == handshake_header(of, NUMBER, b""));
-                if is_proper {
+                if proper.is_some_and(|of| header == handshake_header(of, NUMBER, b"")) {
                     continue;
                 }
                 let mut node = make();
@@ -360,13 +343,12 @@ fn connected_requester_closes_other_links_and_aborts_a_second_accept() {
 #[test]
 fn connect_times_out_if_no_acceptor_answers() {
     for answers in [false, true] {
-        let mut node = asking_engine();
-        node.link_up(OTHER, 3, 1);
+        let mut node = asking_engine_with_acceptor();
         assert!(!node.awaits_timeout(), "the passive endpoint may answer");
         node.link_down(OWN, LinkError::Closed);
         assert!(node.awaits_timeout());
-        let (first_ms, last_ms) =
-            (90_000 + REQUESTER_WAIT_MAX_MS, 90_000 + REQUESTER_WAIT_MAX_MS + TIMEOUT_GRACE_MS);
+        let first_ms = 90_000 + REQUESTER_WAIT_MAX_MS;
+        let last_ms = first_ms + TIMEOUT_GRACE_MS;
         let looks =
             [(90_000, first_ms), (first_ms - 1, first_ms), (first_ms, last_ms), (last_ms - 1, last_ms)];
         for (now_ms, deadline_ms) in looks {
@@ -389,9 +371,8 @@ fn connect_times_out_if_no_acceptor_answers() {
             node.transmit();
             assert_eq!(node.transport.closed, [(OTHER, Close::Drain)]);
         }
-        assert!(
-            !node.has_work_without_arrivals() && !node.awaits_timeout() && node.next_deadline().is_none()
-        );
+        assert!(!node.has_work_without_arrivals());
+        assert!(!node.awaits_timeout() && node.next_deadline().is_none());
     }
 }
 
@@ -399,7 +380,7 @@ fn connect_times_out_if_no_acceptor_answers() {
 fn shorter_of_two_limits_counts() {
     const LIMIT_MS: u64 = 50;
     let mut node = engine_with_role(EndpointRole::Connected);
-    node.connect(address(2), NUMBER, b"please", Some(Moment::from_ms(LIMIT_MS))).unwrap();
+    node.connect(b"please", Some(Moment::from_ms(LIMIT_MS)));
     node.link_up(OWN, 2, 1);
     node.link_up(OTHER, 3, 1);
     node.advance_time(Moment::from_ms(0));

@@ -5,6 +5,11 @@ use super::*;
 /// The number of empty messages that the initial credit allows.
 const FIRST_MESSAGES: u64 = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
 
+/// Returns an engine with this budget for unexpected messages, and with a peer on link 7.
+fn engine_with_budget(unexpected_budget_bytes: usize) -> Node {
+    engine_with_config(Config { unexpected_budget_bytes, ..untimed_config() }).0
+}
+
 #[test]
 fn message_beyond_credit_is_offered() {
     let (mut node, peer) = engine_with_peer();
@@ -21,8 +26,7 @@ fn message_beyond_credit_is_offered() {
 #[test]
 fn link_gets_a_sixteenth_of_the_budget_and_more_after_receives() {
     let budget_bytes = 64 * CREDIT_INITIAL_BYTES;
-    let mut node = Node::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..untimed_config() });
-    node.link_up(LINK, 2, 1);
+    let mut node = engine_with_budget(budget_bytes as usize);
     let (mut granted, mut spent, mut kept) = (CREDIT_INITIAL_BYTES, 0, 0);
     while spent + MESSAGE_COST_BYTES + 8 <= granted {
         node.frame(LINK, &untagged_header(8), b"unwanted");
@@ -50,8 +54,7 @@ fn request_header(op: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
 
 #[test]
 fn large_offer_without_room_does_not_block_smaller_ones() {
-    let mut node = Node::new(Config { unexpected_budget_bytes: 200_000, ..untimed_config() });
-    node.link_up(LINK, 2, 1);
+    let mut node = engine_with_budget(200_000);
     node.link_up(LinkId(8), 3, 1);
     node.frame(LINK, &request_header(1, 199_999, AwaitedReply::Arrival), b"");
     node.pass_with_frame(LinkId(8), &request_header(1, 100, AwaitedReply::Arrival), b"");
@@ -79,8 +82,7 @@ fn peer_that_reads_no_answers_is_disconnected_at_a_limit() {
 
 #[test]
 fn discarded_offer_costs_credit_until_its_data_arrives() {
-    let mut node = Node::new(Config { unexpected_budget_bytes: 100_000, ..untimed_config() });
-    node.link_up(LINK, 2, 1);
+    let mut node = engine_with_budget(100_000);
     for op in 0..10_000 {
         node.pass_with_frame(LINK, &request_header(op, 10, AwaitedReply::Nothing), b"");
         node.engine.discard_all_unexpected(&mut node.sink);
@@ -89,23 +91,18 @@ fn discarded_offer_costs_credit_until_its_data_arrives() {
         }
     }
     assert!(node.engine.fetches_len() < 200, "{} are expected", node.engine.fetches_len());
-    assert!(
-        node.engine.receive_side.try_reserve_budget(100_000),
-        "all of it is free once the link has ended"
-    );
+    let is_free = node.engine.receive_side.try_reserve_budget(100_000);
+    assert!(is_free, "all of it is free once the link has ended");
 }
 
 #[test]
 fn claimed_length_reserves_no_memory_with_unlimited_budget() {
-    let budget_bytes = crate::limits::UNEXPECTED_BUDGET_MAX_BYTES;
-    let mut node = Node::new(Config { unexpected_budget_bytes: budget_bytes, ..untimed_config() });
-    node.link_up(LINK, 2, 1);
+    let mut node = engine_with_budget(UNEXPECTED_BUDGET_MAX_BYTES);
     for _ in 0..FIRST_MESSAGES / 2 {
         node.frame(LINK, &untagged_header(0), b"");
     }
-    let len_bytes = crate::limits::MESSAGE_MAX_BYTES;
-    node.pass_with_frame(LINK, &request_header(1, len_bytes, AwaitedReply::Nothing), b"");
-    node.frame_begun(LINK, &untagged_header(len_bytes));
+    node.pass_with_frame(LINK, &request_header(1, MESSAGE_MAX_BYTES, AwaitedReply::Nothing), b"");
+    node.frame_begun(LINK, &untagged_header(MESSAGE_MAX_BYTES));
     node.payload_arrived(LINK, b"a beginning");
     node.link_down(LINK, RESET);
     assert_eq!(node.unexpected_len() as u64, FIRST_MESSAGES / 2);
@@ -113,9 +110,7 @@ fn claimed_length_reserves_no_memory_with_unlimited_budget() {
 
 #[test]
 fn link_keeps_its_credit_despite_leftovers_of_ended_links() {
-    let budget_bytes = 4 * CREDIT_INITIAL_BYTES;
-    let mut node = Node::new(Config { unexpected_budget_bytes: budget_bytes as usize, ..untimed_config() });
-    node.link_up(LINK, 2, 1);
+    let mut node = engine_with_budget(4 * CREDIT_INITIAL_BYTES as usize);
     for instance in 0..10 {
         node.link_up(LinkId(8), 3, instance);
         for _ in 0..FIRST_MESSAGES {
@@ -133,9 +128,8 @@ fn peer_that_writes_remote_data_beyond_its_credit_is_disconnected() {
     let config = Config { remote_data_takes_receives: true, ..untimed_config() };
     let (mut node, _) = engine_with_config(config);
     // Reserves so much that the budget has no more credit to grant.
-    node.engine
-        .receive_side
-        .try_reserve_budget(untimed_config().unexpected_budget_bytes as u64 - CREDIT_INITIAL_BYTES);
+    let budget_bytes = untimed_config().unexpected_budget_bytes as u64;
+    node.engine.receive_side.try_reserve_budget(budget_bytes - CREDIT_INITIAL_BYTES);
     let count = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
     for op in 0..=count {
         assert!(node.engine.condemned.is_empty(), "credit covers the notice");

@@ -1,28 +1,21 @@
 //! Tests of mapped regions, at the initiator and at the target.
 
 use super::atomics::{atomic_request, fetch_local};
+use super::durability::Device;
 use super::flushes::flush_request;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 
-fn mappable_region_header(key: u64, len_bytes: u64) -> Header {
-    let access = MrAccess::REMOTE_WRITE.bits();
-    Header::MappableRegion(MappableRegion {
-        key,
-        address: 0,
-        len_bytes,
-        access,
-        remote_bytes: REMOTE.len() as u8,
-    })
+/// Returns an offer of a region of 100 bytes, which the engine may read and write.
+fn mappable_region_header(key: u64) -> Header {
+    let (access, remote_bytes) = (ATTR.access.bits(), REMOTE.len() as u8);
+    Header::MappableRegion(MappableRegion { key, address: 0, len_bytes: 100, access, remote_bytes })
 }
 
-/// Makes the engine map a region that it may read and write.
+/// Makes the engine map a region.
 fn map_region(node: &mut Node) {
-    let access = (MrAccess::REMOTE_WRITE | MrAccess::REMOTE_READ).bits();
-    let shown =
-        MappableRegion { key: KEY, address: 0, len_bytes: 100, access, remote_bytes: REMOTE.len() as u8 };
-    node.frame(LINK, &Header::MappableRegion(shown), REMOTE);
+    node.frame(LINK, &mappable_region_header(KEY), REMOTE);
     map_offered(node, KEY);
 }
 
@@ -37,9 +30,8 @@ fn hello_write() -> RmaLocal {
 }
 
 /// Creates a region of 100 bytes that peers can map.
-fn shareable_region(key: u64) -> Region {
-    let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
-    Region::shareable(memory, 100, RegionAttr { key, access: MrAccess::all(), base_address: 0 }).unwrap()
+fn shareable_region() -> Result<Region, Misuse> {
+    Region::shareable(shareable_memory(100), 100, RegionAttr { access: MrAccess::all(), ..ATTR })
 }
 
 /// If the sink has no room for a completion, the engine holds it, and later completions do not overtake it.
@@ -48,14 +40,14 @@ fn access_behind_a_held_completion_is_not_made_at_once() {
     let (mut node, peer) = engine_with_peer();
     map_region(&mut node);
     let place = RemoteMemory { key: KEY, address: 3 };
-    node.sink.room = 0;
+    node.sink.room = Some(0);
     let completion =
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
     node.engine.report_direct_access(completion, &mut node.sink);
     assert_eq!((node.outstanding_transmits(), node.ended_contexts()), (1, vec![]));
     let attempt = node.engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     assert_eq!(attempt, Attempt::NotMade);
-    node.sink.room = 2;
+    node.sink.room = Some(2);
     node.post(rma_request(peer, hello_write(), 9));
     node.deliver_held();
     assert_eq!((node.transport.sent.len(), node.ended_contexts()), (0, vec![8, 9]));
@@ -67,41 +59,39 @@ fn access_that_must_wait_or_involve_the_target_is_not_direct() {
     map_region(&mut node);
     let memory = node.engine.links.get_mut(LINK).unwrap().tx.mapped_regions().memory_of(KEY);
     let place = RemoteMemory { key: KEY, address: 0 };
-    let goes = |node: &mut Node, local: RmaLocal, place, level, fence| {
-        let mut local = local;
-        let goes = node.engine.try_access_at_once(peer, &mut local, place, level, fence) == Attempt::Done;
+    let try_access = |node: &mut Node, mut local: RmaLocal, place, level, fence| {
+        let is_done = node.engine.try_access_at_once(peer, &mut local, place, level, fence) == Attempt::Done;
         assert_eq!(local.len_bytes(), 5, "it is left as it is");
-        goes
+        is_done
     };
+    let goes = |node: &mut Node| try_access(node, hello_write(), place, Level::Inject, false);
     let data = RmaLocal::Write { source: Source::owned(Bytes::from_static(b"12345")), data: Some(1) };
-    assert!(!goes(&mut node, data, place, Level::Inject, false), "its target is to see it");
-    assert!(!goes(&mut node, hello_write(), place, Level::Commit, false), "its target is to make it durable");
-    assert!(!goes(&mut node, hello_write(), place, Level::Inject, true), "it is fenced");
     let elsewhere = RemoteMemory { key: KEY + 1, ..place };
-    assert!(!goes(&mut node, hello_write(), elsewhere, Level::Inject, false), "it is not mapped");
-    for address in [96, u64::MAX] {
-        assert!(
-            !goes(&mut node, hello_write(), RemoteMemory { address, ..place }, Level::Inject, false),
-            "it is too long"
-        );
+    let too_far = |address| RemoteMemory { address, ..place };
+    for (local, place, level, fence, why) in [
+        (data, place, Level::Inject, false, "its target is to see it"),
+        (hello_write(), place, Level::Commit, false, "its target is to make it durable"),
+        (hello_write(), place, Level::Inject, true, "it is fenced"),
+        (hello_write(), elsewhere, Level::Inject, false, "it is not mapped"),
+        (hello_write(), too_far(96), Level::Inject, false, "it is too long"),
+        (hello_write(), too_far(u64::MAX), Level::Inject, false, "it is too long"),
+    ] {
+        assert!(!try_access(&mut node, local, place, level, fence), "{why}");
     }
     let config = node.engine.config.clone();
     node.engine.config.message_max_bytes = 4;
-    assert!(
-        !goes(&mut node, hello_write(), place, Level::Inject, false),
-        "it is longer than anything may be"
-    );
+    assert!(!goes(&mut node), "it is longer than anything may be");
     node.engine.config = Config { tx_depth_ops: 0, ..config.clone() };
-    assert!(!goes(&mut node, hello_write(), place, Level::Inject, false), "there are too many");
+    assert!(!goes(&mut node), "there are too many");
     node.engine.config = config;
     node.engine.initiator.set_completes_in_order(true);
-    assert!(!goes(&mut node, hello_write(), place, Level::Inject, false), "it has its turn");
+    assert!(!goes(&mut node), "it has its turn");
     node.engine.initiator.set_completes_in_order(false);
     node.post(rma_request(peer, hello_write(), 1).key(KEY + 1));
-    assert!(!goes(&mut node, hello_write(), place, Level::Inject, false), "one before it has not ended");
+    assert!(!goes(&mut node), "one before it has not ended");
     assert_eq!((memory.words()[0].load(Relaxed), node.sink.ended.len()), (0, 0));
     memory.retire();
-    assert!(!goes(&mut node, hello_write(), place, Level::Inject, false));
+    assert!(!goes(&mut node));
     assert_eq!(mapped_and_offered_counts(&mut node), (0, 0), "it has ended");
 }
 
@@ -130,12 +120,8 @@ fn visibility_flush_of_mapped_region_needs_no_frame() {
     ];
     for (sent, request) in (1..).zip(by_frame) {
         node.post(request);
-        let Some((_, Header::Rma(Rma { op, .. }), _)) = node.transport.sent.last() else {
-            panic!("an access")
-        };
         assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (sent, 0));
-        let answer = Header::Answer { op: *op, outcome: Outcome::Refused(Refusal::Range) };
-        node.frame(LINK, &answer, b"");
+        node.answer(LINK, node.last_op(), Outcome::Refused(Refusal::Range));
         assert!(node.take_ended().remove(0).is_err());
     }
 
@@ -144,8 +130,7 @@ fn visibility_flush_of_mapped_region_needs_no_frame() {
     node.post(flush(5));
     assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (6, 0));
     for at in [4, 5] {
-        let Header::Rma(Rma { op, .. }) = node.transport.sent[at].1 else { panic!("an access was sent") };
-        node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+        node.answer(LINK, node.op_at(at), Outcome::Done);
     }
     assert_eq!(node.take_ended().len(), 2);
 
@@ -166,14 +151,14 @@ fn mapped_and_offered_counts(node: &mut Node) -> (usize, usize) {
 fn mapped_regions_are_limited() {
     let (mut node, _) = engine_with_peer();
     for key in 0..MAPPED_LINK_MAX_REGIONS as u64 {
-        node.frame(LINK, &mappable_region_header(key, 100), REMOTE);
+        node.frame(LINK, &mappable_region_header(key), REMOTE);
         map_offered(&mut node, key);
     }
     // A second offer with the same key replaces the first region.
-    node.frame(LINK, &mappable_region_header(3, 100), REMOTE);
+    node.frame(LINK, &mappable_region_header(3), REMOTE);
     assert_eq!(mapped_and_offered_counts(&mut node), (MAPPED_LINK_MAX_REGIONS - 1, 1));
     map_offered(&mut node, 3);
-    node.frame(LINK, &mappable_region_header(1000, 100), REMOTE);
+    node.frame(LINK, &mappable_region_header(1000), REMOTE);
     assert_eq!(mapped_and_offered_counts(&mut node), (MAPPED_LINK_MAX_REGIONS, 0), "there are frames");
     assert!(node.engine.condemned.is_empty());
 }
@@ -183,7 +168,7 @@ fn oldest_offered_region_gives_way_at_the_limit() {
     let (mut node, peer) = engine_with_peer();
     let last = 3 * MAPPED_LINK_MAX_REGIONS as u64;
     for key in (0..=last).flat_map(|key| [key, key]) {
-        node.frame(LINK, &mappable_region_header(key, 100), REMOTE);
+        node.frame(LINK, &mappable_region_header(key), REMOTE);
         assert!(mapped_and_offered_counts(&mut node).1 <= MAPPED_LINK_MAX_REGIONS);
     }
     assert!(node.engine.condemned.is_empty(), "all of them but the last may have ended");
@@ -195,37 +180,24 @@ fn oldest_offered_region_gives_way_at_the_limit() {
 #[test]
 fn region_is_offered_once_to_a_peer_that_accessed_it() {
     let (mut node, _) = engine_with_peer();
-    let region = node.engine.target.regions().add(shareable_region(KEY)).unwrap();
-    let read = |op| {
-        Header::Rma(Rma {
-            op,
-            key: KEY,
-            address: 0,
-            len_bytes: 0,
-            kind: RmaKind::Read,
-            durable: Durable::Nothing,
-        })
-    };
+    let region = node.add_region(shareable_region());
+    let read = |op| rma_header(op, 0, 0, RmaKind::Read);
     for op in 1..3 {
         node.pass_with_frame(LINK, &read(op), b"");
     }
     let showings = |transport: &Scripted| {
-        let is_shown =
-            |(_, header, _): &&(LinkId, Header, Vec<u8>)| matches!(header, Header::MappableRegion(_));
-        transport.sent.iter().filter(is_shown).count()
+        let headers = transport.headers_since(0).into_iter();
+        headers.filter(|header| matches!(header, Header::MappableRegion(_))).count()
     };
     assert_eq!(showings(&node.transport), 1);
     let (_, Header::MappableRegion(shown), remote) = &node.transport.sent[0] else {
         panic!("it is shown before the answer")
     };
-    assert_eq!(
-        (shown.key, shown.len_bytes, shown.access),
-        (KEY, 100, MrAccess::from_bits_truncate(0x3000).bits())
-    );
+    assert_eq!((shown.key, shown.len_bytes, shown.access), (KEY, 100, 0x3000));
     assert_eq!(remote.len(), usize::from(shown.remote_bytes));
     // No region that has ended is offered.
     node.engine.target.regions().close(&region);
-    let next = node.engine.target.regions().add(shareable_region(KEY)).unwrap();
+    let next = node.add_region(shareable_region());
     node.frame(LINK, &read(3), b"");
     node.engine.target.regions().close(&next);
     node.transmit();
@@ -242,12 +214,11 @@ fn direct_read_makes_earlier_direct_writes_visible() {
         assert!(node.transport.sent.is_empty());
         node.engine.has_unseen_stores
     };
-    let read = || RmaLocal::Read(Destination::owned(BytesMut::zeroed(5)));
     assert!(post(hello_write(), Level::Inject), "a write waits for nothing");
-    assert!(!post(read(), Level::Inject));
+    assert!(!post(read_local(5), Level::Inject));
     assert!(!post(hello_write(), Level::Delivery), "it is there");
     assert!(post(hello_write(), Level::Transmit) && post(hello_write(), Level::Inject));
-    assert!(!post(read(), Level::Delivery));
+    assert!(!post(read_local(5), Level::Delivery));
     assert_eq!(node.sink.ended.len(), 6);
 }
 
@@ -264,10 +235,11 @@ fn engine_with_access_order() -> (Node, PeerId) {
 fn post_write_returning_if_direct(node: &mut Node, peer: PeerId) -> bool {
     let before = node.transport.sent.len();
     node.post(rma_request(peer, hello_write(), 1));
-    let Some((_, header, _)) = node.transport.sent.get(before) else { return true };
-    let Header::Rma(Rma { op, .. }) = *header else { panic!("no access: {header:?}") };
-    node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
-    false
+    let is_direct = node.transport.sent.len() == before;
+    if !is_direct {
+        node.answer(LINK, node.op_at(before), Outcome::Done);
+    }
+    is_direct
 }
 
 #[test]
@@ -283,8 +255,7 @@ fn answered_access_proves_arrival_of_earlier_messages() {
     // The results of an atomic operation prove arrival, too.
     assert!(node.engine.try_inject(peer, None, None, b"m", &mut node.transport));
     node.post(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9));
-    let Header::Atomic(atomic) = node.transport.sent.last().unwrap().1 else { panic!("an atomic operation") };
-    let fetched = Header::ReadData { op: atomic.op, len_bytes: 1 };
+    let fetched = Header::ReadData { op: node.last_op(), len_bytes: 1 };
     node.frame(LINK, &fetched, &[0]);
     assert!(post_write_returning_if_direct(&mut node, peer));
     assert!(node.engine.condemned.is_empty());
@@ -305,11 +276,8 @@ fn visibility_flush_after_an_unanswered_message_needs_no_frame() {
 #[test]
 fn direct_access_does_not_overtake_requested_payload() {
     let (mut node, peer) = engine_with_access_order();
-    let long =
-        send_request(peer, b"", 9)
-            .source(Source::owned(Bytes::from(vec![0; crate::limits::EAGER_MAX_BYTES + 1])));
-    node.post(long);
-    let Header::Request { op, .. } = node.transport.sent.last().unwrap().1 else { panic!("a request") };
+    node.post(send_request(peer, &[0; EAGER_MAX_BYTES + 1], 9));
+    let op = node.last_op();
     node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: false }, b"");
     assert!(matches!(node.transport.sent.last().unwrap().1, Header::Data { .. }));
     assert_eq!(node.take_ended().len(), 1, "the link has all of it");
@@ -320,7 +288,7 @@ fn direct_access_does_not_overtake_requested_payload() {
 #[test]
 fn ended_mapping_is_released_by_next_access_or_sweep() {
     let (mut node, peer) = engine_with_peer();
-    let memory = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
+    let memory = shareable_memory(100);
     node.transport.mapped = Some(memory.clone());
     map_region(&mut node);
     assert_eq!(Arc::strong_count(&memory), 3);
@@ -329,7 +297,7 @@ fn ended_mapping_is_released_by_next_access_or_sweep() {
     node.post(rma_request(peer, hello_write(), 1));
     assert_eq!((Arc::strong_count(&memory), node.transport.sent.len()), (2, 1), "it went by a frame");
     // Without an access, a sweep releases the mapping.
-    let next = Network::new(0, Faults::default()).allocate_shareable(100).unwrap().unwrap();
+    let next = shareable_memory(100);
     node.transport.mapped = Some(next.clone());
     map_region(&mut node);
     node.transmit_times(2 * MAPPED_SWEEP_PASSES as usize);
@@ -342,15 +310,8 @@ fn ended_mapping_is_released_by_next_access_or_sweep() {
 
 #[test]
 fn persistent_region_is_not_offered_for_mapping() {
-    struct Device;
-    impl Persist for Device {
-        fn persist(&self, _: usize, _: usize) -> Result<(), Errno> {
-            Ok(())
-        }
-    }
     let (mut node, _) = engine_with_peer();
-    let _region =
-        node.engine.target.regions().add(shareable_region(KEY).with_persistence(Box::new(Device))).unwrap();
+    node.add_region(shareable_region().map(|region| region.with_persistence(Box::<Arc<Device>>::default())));
     node.pass_with_frame(LINK, &rma_header(1, 0, 0, RmaKind::Read), b"");
     assert_eq!(node.sent_since(0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
 }
@@ -358,7 +319,7 @@ fn persistent_region_is_not_offered_for_mapping() {
 #[test]
 fn region_offered_in_several_pieces_is_kept() {
     let (mut node, _) = engine_with_peer();
-    node.frame_begun(LINK, &mappable_region_header(KEY, 100));
+    node.frame_begun(LINK, &mappable_region_header(KEY));
     for byte in REMOTE {
         node.payload_arrived(LINK, &[*byte]);
     }

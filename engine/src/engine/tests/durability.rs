@@ -31,21 +31,12 @@ impl Device {
     }
 }
 
-/// Adds a persistent region of 100 bytes.
-pub(super) fn add_persistent_region(engine: &Engine, key: u64) -> (Arc<Region>, Arc<Device>) {
-    add_persistent_region_of_len(engine, key, 100)
-}
-
 /// Adds a persistent region of this length.
-pub(super) fn add_persistent_region_of_len(
-    engine: &Engine,
-    key: u64,
-    len_bytes: usize,
-) -> (Arc<Region>, Arc<Device>) {
+pub(super) fn add_persistent_region(node: &Node, key: u64, len_bytes: usize) -> (Arc<Region>, Arc<Device>) {
     let device = Arc::new(Device::default());
     let attr = RegionAttr { key, access: MrAccess::all(), base_address: 1000 };
     let region = Region::owned(len_bytes, attr).unwrap().with_persistence(Box::new(device.clone()));
-    (engine.target.regions().add(region).unwrap(), device)
+    (node.add_region(Ok(region)), device)
 }
 
 fn sent_outcomes(transport: &Scripted) -> Vec<Outcome> {
@@ -60,7 +51,7 @@ pub(super) fn write_header(op: u64, key: u64, place: u64, len_bytes: u64, durabl
 #[test]
 fn unfenced_commit_flushes_its_own_bytes_after_the_last_and_before_its_answer() {
     let (mut node, _) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&node.engine, KEY);
+    let (_region, device) = add_persistent_region(&node, KEY, 100);
     node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
     node.frame_begun(LINK, &write_header(2, KEY, 20, 6, Durable::Written));
     node.payload_arrived(LINK, b"123");
@@ -75,7 +66,7 @@ fn unfenced_commit_flushes_its_own_bytes_after_the_last_and_before_its_answer() 
 fn unfenced_commit_of_an_offer_flushes_after_its_last_byte() {
     for pulled in [Pull::Done, Pull::Refused] {
         let (mut node, _) = engine_with_peer();
-        let (_region, device) = add_persistent_region(&node.engine, KEY);
+        let (_region, device) = add_persistent_region(&node, KEY, 100);
         node.transport.memory = b"hello".to_vec();
         node.transport.pulls = [pulled].into();
         let kind = RmaKind::Offer { data: Some(3), remote_bytes: REMOTE.len() as u8 };
@@ -98,17 +89,15 @@ fn fenced_commit_flushes_all_earlier_writes_of_its_peer() {
     let (mut node, _) = engine_with_peer();
     let other = LinkId(8);
     node.link_up(other, 3, 1);
-    let (_first, first_device) = add_persistent_region(&node.engine, 1);
-    let (_second, second_device) = add_persistent_region(&node.engine, 2);
+    let (_first, first_device) = add_persistent_region(&node, 1, 100);
+    let (_second, second_device) = add_persistent_region(&node, 2, 100);
     node.frame(LINK, &write_header(1, 1, 10, 2, Durable::Nothing), b"ab");
     node.frame(LINK, &write_header(2, 1, 50, 3, Durable::Nothing), b"abc");
     node.frame(LINK, &write_header(3, 2, 90, 0, Durable::Nothing), b"");
     node.frame(other, &write_header(1, 2, 70, 4, Durable::Nothing), b"abcd");
     node.frame(LINK, &write_header(4, 2, 0, 1, Durable::Everything), b"x");
-    assert_eq!(
-        (first_device.take_persisted(), second_device.take_persisted()),
-        (vec![(10, 43)], vec![(0, 1)])
-    );
+    let persisted = [first_device.take_persisted(), second_device.take_persisted()];
+    assert_eq!(persisted, [[(10, 43)], [(0, 1)]]);
     // A second fence flushes nothing again.
     node.frame(LINK, &write_header(5, 2, 0, 0, Durable::Everything), b"");
     assert_eq!((first_device.take_persisted(), second_device.take_persisted()), (vec![], vec![]));
@@ -142,7 +131,7 @@ fn fenced_commit_flushes_earlier_writes_before_writing() {
         let observer = Arc::new(Observer::default());
         let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 1000 };
         let region = Region::owned(100, attr).unwrap().with_persistence(Box::new(observer.clone()));
-        let region = node.engine.target.regions().add(region).unwrap();
+        let region = node.add_region(Ok(region));
         *observer.region.lock().unwrap() = Arc::downgrade(&region);
         let fenced = write_header(2, KEY, 0, 4, Durable::Everything);
         node.frame(LINK, &write_header(1, KEY, 50, 4, Durable::Nothing), b"data");
@@ -165,8 +154,8 @@ fn fenced_commit_flushes_earlier_writes_before_writing() {
 #[test]
 fn fenced_write_is_dropped_if_earlier_flush_fails() {
     let (mut node, _) = engine_with_peer();
-    let (_broken, device) = add_persistent_region(&node.engine, 1);
-    let (sound, _device) = add_persistent_region(&node.engine, 2);
+    let (_broken, device) = add_persistent_region(&node, 1, 100);
+    let (sound, _device) = add_persistent_region(&node, 2, 100);
     device.set_broken(true);
     node.frame(LINK, &write_header(1, 1, 0, 4, Durable::Nothing), b"data");
     node.pass_with_frame(LINK, &write_header(2, 2, 0, 4, Durable::Everything), b"late");
@@ -177,7 +166,7 @@ fn fenced_write_is_dropped_if_earlier_flush_fails() {
 #[test]
 fn fenced_commit_flushes_writes_of_an_earlier_link() {
     let (mut node, _) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&node.engine, KEY);
+    let (_region, device) = add_persistent_region(&node, KEY, 100);
     let next = LinkId(8);
     node.frame(LINK, &write_header(1, KEY, 10, 4, Durable::Nothing), b"data");
     node.link_down(LINK, LinkError::Closed);
@@ -192,7 +181,7 @@ fn fenced_commit_flushes_writes_of_an_earlier_link() {
 #[test]
 fn failed_flush_is_answered_not_durable() {
     let (mut node, _) = engine_with_peer();
-    let (failed, device) = add_persistent_region(&node.engine, KEY);
+    let (failed, device) = add_persistent_region(&node, KEY, 100);
     device.set_broken(true);
     let with_data = |op, durable| {
         let kind = RmaKind::Write { data: Some(1) };
@@ -208,7 +197,7 @@ fn failed_flush_is_answered_not_durable() {
     node.frame(LINK, &write_header(5, KEY, 5, 0, Durable::Everything), b"");
     assert_eq!(device.take_persisted(), []);
     node.engine.target.regions().close(&failed);
-    let (_anew, device) = add_persistent_region(&node.engine, KEY);
+    let (_anew, device) = add_persistent_region(&node, KEY, 100);
     node.frame(LINK, &write_header(6, KEY, 5, 1, Durable::Written), b"a");
     assert_eq!(device.take_persisted(), [(5, 1)]);
     node.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
@@ -221,15 +210,15 @@ fn failed_flush_is_answered_not_durable() {
 #[test]
 fn closing_a_region_answers_its_unflushed_write_once_as_not_durable() {
     let (mut node, _) = engine_with_peer();
-    let (_region, _device) = add_persistent_region(&node.engine, KEY);
-    let (closed, _device) = add_persistent_region(&node.engine, 2);
+    let (_region, _device) = add_persistent_region(&node, KEY, 100);
+    let (closed, _device) = add_persistent_region(&node, 2, 100);
     node.frame(LINK, &write_header(5, 2, 0, 1, Durable::Nothing), b"a");
     node.engine.target.regions().close(&closed);
     node.frame(LINK, &write_header(6, KEY, 0, 0, Durable::Everything), b"");
     node.frame(LINK, &write_header(7, KEY, 0, 0, Durable::Everything), b"");
     // The closed region is freed before the fence. The fence still fails, but only once.
-    let (dropped, _device) = add_persistent_region(&node.engine, 3);
-    let (_other, _device) = add_persistent_region(&node.engine, 4);
+    let (dropped, _device) = add_persistent_region(&node, 3, 100);
+    let (_other, _device) = add_persistent_region(&node, 4, 100);
     node.frame(LINK, &write_header(8, 3, 0, 1, Durable::Nothing), b"a");
     node.engine.target.regions().close(&dropped);
     drop(dropped);

@@ -71,10 +71,8 @@ fn concurrent_pulls_alternate_by_steps() {
     }
     assert_eq!(pulled_ranges(&node.transport), [(0, 4), (0, 4), (4, 4), (4, 2), (8, 2)]);
     assert_eq!((ended, node.sent_since(0)), (vec![0, 1, 2, 2], vec![done_header(2), done_header(1)]));
-    assert_eq!(
-        (received_bytes(&node.sink.ended[0]), received_bytes(&node.sink.ended[1])),
-        (&b"012345"[..], &b"0123456789"[..])
-    );
+    let payloads: Vec<_> = node.sink.ended.iter().map(received_bytes).collect();
+    assert_eq!(payloads, [&b"012345"[..], b"0123456789"]);
 }
 
 #[test]
@@ -151,9 +149,8 @@ fn delayed_messages_are_pulled_before_a_thread_sleeps() {
 #[test]
 fn delayed_messages_wait_for_room_in_the_budget() {
     let mut node = delaying_engine_and_memory(b"0123");
-    node.engine
-        .receive_side
-        .try_reserve_budget(UNEXPECTED_BUDGET_DEFAULT_BYTES as u64 - CREDIT_INITIAL_BYTES - 4);
+    let budget_bytes = UNEXPECTED_BUDGET_DEFAULT_BYTES as u64;
+    node.engine.receive_side.try_reserve_budget(budget_bytes - CREDIT_INITIAL_BYTES - 4);
     for op in 1..=2 {
         node.frame(LINK, &offer_header(op, 4), REMOTE);
     }
@@ -186,11 +183,8 @@ fn receive_takes_over_message_that_is_being_pulled() {
         node.post_receive(receive_request(room, 1));
         assert!(node.cancel(1).is_err() && node.sink.ended.is_empty());
         node.transmit_times(3);
-        assert_eq!(
-            received_bytes(&node.sink.ended[0]),
-            &b"0123456789"[..room],
-            "room for {room}, after {steps_before}"
-        );
+        let received = received_bytes(&node.sink.ended[0]);
+        assert_eq!(received, &b"0123456789"[..room], "room for {room}, after {steps_before}");
         assert_eq!(node.sink.ended[0].is_ok(), room == 10, "room for {room}, after {steps_before}");
         let count_bytes: usize = pulled_ranges(&node.transport).iter().map(|(_, count)| count).sum();
         assert_eq!(count_bytes, room.max(4 * steps_before), "nothing is pulled twice, or in vain");
@@ -206,9 +200,7 @@ fn after_refused_pull_the_payload_is_requested_and_the_link_never_pulls_again() 
             VecDeque::from_iter([Pull::Done, Pull::Done, Pull::Refused].into_iter().skip(2 - refused_after));
         node.post_receives(10, 1..=3);
         node.frame(LINK, &offer_header(1, 10), REMOTE);
-        for _ in 0..=refused_after {
-            node.transmit();
-        }
+        node.transmit_times(refused_after + 1);
         node.pass_with_frame(LINK, &offer_header(2, 10), REMOTE);
         assert_eq!(node.sent_since(0), [clear_header(1, true), clear_header(2, true)]);
         assert_eq!((node.transport.pulled.len(), node.sink.ended.len()), (refused_after + 1, 0));
@@ -320,11 +312,8 @@ fn invalid_offer_or_data_ends_the_link() {
             }
             node.transmit();
             assert_eq!(node.transport.closed, [(LINK, Close::Abort)], "{what}");
-            assert_eq!(
-                (node.engine.fetches_len(), node.unexpected_len()),
-                if what == "sends twice" { (1, 2) } else { (1, 1) },
-                "{what}"
-            );
+            let unexpected = if what == "sends twice" { 2 } else { 1 };
+            assert_eq!((node.engine.fetches_len(), node.unexpected_len()), (1, unexpected), "{what}");
         }
     }
 }

@@ -18,7 +18,7 @@ fn flush_header(op: u64, key: u64, place: u64, len_bytes: u64, durable: Durable)
 #[test]
 fn visibility_flush_leaves_writes_to_a_fenced_commit() {
     let (mut node, _) = engine_with_peer();
-    let (_region, device) = add_persistent_region(&node.engine, KEY);
+    let (_region, device) = add_persistent_region(&node, KEY, 100);
     node.frame(LINK, &write_header(1, KEY, 0, 4, Durable::Nothing), b"abcd");
     node.frame(LINK, &flush_header(2, KEY, 0, 100, Durable::Nothing), b"");
     assert_eq!(device.take_persisted(), []);
@@ -35,13 +35,12 @@ fn flush_waits_for_writes_on_the_link_to_a_former_instance() {
         for kind in [FlushKind::Visibility, FlushKind::Persistent] {
             let (mut node, peer) = engine_with_peer();
             node.post(rma_request(peer, write_local(b"w"), 1));
-            let Header::Rma(Rma { op, .. }) = node.transport.sent[0].1 else { panic!("an access was sent") };
             node.link_up(LinkId(8), 2, 2);
             node.post(flush_request(peer, kind, 8, 2));
             node.transmit();
             assert_eq!((node.transport.sent.len(), node.sink.ended.len()), (1, 0));
             if is_answered {
-                node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+                node.answer(LINK, node.op_at(0), Outcome::Done);
             } else {
                 node.link_down(LINK, RESET);
             }

@@ -3,7 +3,6 @@
 use super::*;
 
 const MEMORY: RemoteMemory = RemoteMemory { key: KEY, address: 3 };
-const ATTR: RegionAttr = RegionAttr { key: KEY, access: MrAccess::REMOTE_WRITE, base_address: 0 };
 const WRITTEN: (CounterEvents, bool) = (CounterEvents::WRITE, true);
 const NOT_WRITTEN: (CounterEvents, bool) = (CounterEvents::WRITE, false);
 
@@ -67,11 +66,9 @@ fn lost_link_fails_unanswered_writes() {
     node.frame(LINK, &written(1), b"");
     node.link_down(LINK, RESET);
     assert_eq!(take_counted(&mut node.sink), [WRITTEN, NOT_WRITTEN, NOT_WRITTEN]);
-    let is_reset = |ended: &Result<EndedOperation, FailedOperation>| match ended {
-        Err(failure) => failure.error == OperationError::Link(RESET) && failure.target == Some(peer),
-        Ok(_) => false,
-    };
-    assert!(node.sink.ended.len() == 2 && node.sink.ended.iter().all(is_reset), "{:?}", node.sink.ended);
+    let ended = node.take_ended().into_iter().map(|ended| ended.expect_err("its link is lost"));
+    let errors: Vec<_> = ended.map(|failure| (failure.error, failure.target)).collect();
+    assert_eq!(errors, vec![(OperationError::Link(RESET), Some(peer)); 2]);
     assert_eq!(node.outstanding_transmits(), 0);
 }
 
@@ -146,7 +143,7 @@ fn counted_write_does_not_overtake_an_offered_write() {
             panic!("no offer: {:?}", node.transport.sent)
         };
         assert_eq!(inject(&mut node, peer, b"x", None), expected, "{order:?}");
-        node.frame(LINK, &Header::Answer { op, outcome: Outcome::Done }, b"");
+        node.answer(LINK, op, Outcome::Done);
         assert_eq!(inject(&mut node, peer, b"x", None), Ok(InjectedWrite::Sent));
     }
 }
@@ -155,7 +152,7 @@ fn counted_write_does_not_overtake_an_offered_write() {
 fn target_answers_all_writes_of_a_pass_at_once() {
     let (mut node, _) = engine_with_peer();
     let mut memory = vec![0; 10];
-    let region = node.engine.target.regions().add(raw_region(&mut memory, ATTR).unwrap()).unwrap();
+    let region = node.add_region(raw_region(&mut memory, ATTR));
     node.frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
     node.frame(LINK, &counted_write_header(KEY, 9, 1), b"z");
     node.frame_begun(LINK, &counted_write_header(KEY, 2, 4));
@@ -176,9 +173,7 @@ fn target_answers_all_writes_of_a_pass_at_once() {
 /// Returns an engine that counts no accesses of peers. So it copies a counted write straight into the region
 /// of the one before.
 fn engine_that_remembers_regions() -> Node {
-    let mut node = Node::new(Config { rma_events: false, ..untimed_config() });
-    node.link_up(LINK, 2, 1);
-    node
+    engine_with_config(Config { rma_events: false, ..untimed_config() }).0
 }
 
 /// Takes the first half of a counted write of four bytes to address 2.
@@ -194,7 +189,7 @@ fn half_a_counted_write_is_neither_counted_nor_completed() {
     for data in [None, Some(5)] {
         let (mut node, _) = engine_with_peer();
         let mut memory = *b"..........";
-        let region = node.engine.target.regions().add(raw_region(&mut memory, ATTR).unwrap()).unwrap();
+        let region = node.add_region(raw_region(&mut memory, ATTR));
         node.frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
         receive_half_a_write(&mut node, data);
         node.link_down(LINK, RESET);
@@ -216,11 +211,11 @@ fn half_a_counted_write_is_neither_counted_nor_completed() {
 fn counted_write_after_its_region_was_replaced_reaches_the_new_one() {
     let mut node = engine_that_remembers_regions();
     let (mut first, mut second) = (*b"....", *b"....");
-    let old = node.engine.target.regions().add(raw_region(&mut first, ATTR).unwrap()).unwrap();
+    let old = node.add_region(raw_region(&mut first, ATTR));
     node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ab");
     node.frame(LINK, &counted_write_header(KEY, 2, 2), b"cd");
     node.engine.target.regions().close(&old);
-    let new = node.engine.target.regions().add(raw_region(&mut second, ATTR).unwrap()).unwrap();
+    let new = node.add_region(raw_region(&mut second, ATTR));
     node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ef");
     node.frame(LINK, &counted_write_header(KEY, 2, 2), b"gh");
     node.engine.target.regions().close(&new);
@@ -233,11 +228,11 @@ fn counted_write_after_its_region_was_replaced_reaches_the_new_one() {
 fn region_that_replaces_one_amid_a_counted_write_gets_nothing_of_it() {
     let mut node = engine_that_remembers_regions();
     let (mut first, mut second) = (*b"......", *b"......");
-    let old = node.engine.target.regions().add(raw_region(&mut first, ATTR).unwrap()).unwrap();
+    let old = node.add_region(raw_region(&mut first, ATTR));
     node.frame(LINK, &counted_write_header(KEY, 0, 1), b"a");
     receive_half_a_write(&mut node, None);
     node.engine.target.regions().close(&old);
-    let new = node.engine.target.regions().add(raw_region(&mut second, ATTR).unwrap()).unwrap();
+    let new = node.add_region(raw_region(&mut second, ATTR));
     assert!(node.arrivals().payload_space(LINK).is_empty());
     node.payload_arrived(LINK, b"to");
     node.pass_with_frame(LINK, &counted_write_header(KEY, 0, 1), b"b");
@@ -250,9 +245,9 @@ fn region_that_replaces_one_amid_a_counted_write_gets_nothing_of_it() {
 fn target_names_each_write_that_it_refuses() {
     let (mut node, _) = engine_with_peer();
     let mut memory = vec![0; 10];
-    let region = node.engine.target.regions().add(raw_region(&mut memory, ATTR).unwrap()).unwrap();
+    let region = node.add_region(raw_region(&mut memory, ATTR));
     let read_only = RegionAttr { key: 1, access: MrAccess::REMOTE_READ, base_address: 0 };
-    node.engine.target.regions().add(Region::owned(10, read_only).unwrap()).unwrap();
+    node.add_region(Region::owned(10, read_only));
     node.frame(LINK, &counted_write_header(KEY, 0, 2), b"ok");
     node.frame(LINK, &counted_write_header(KEY, 9, 2), b"no");
     node.frame(LINK, &counted_write_header(KEY + 1, 0, 2), b"no");

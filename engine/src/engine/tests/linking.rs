@@ -17,13 +17,11 @@ fn link_failure_ends_each_of_its_operations_once() {
     node.link_down(LINK, RESET);
 
     assert_eq!(node.ended_contexts(), [4, 1, 2, 3], "the receive that nothing matched stays posted");
-    for ended in &node.sink.ended {
-        let Err(failure) = ended else { panic!("all of them failed") };
-        assert_eq!(failure.error, OperationError::Link(RESET));
-    }
     assert_eq!(received_bytes(&node.sink.ended[0]), b"abc");
     assert_eq!((node.outstanding_transmits(), node.outstanding_receives()), (0, 1));
-    node.take_ended();
+    for ended in node.take_ended() {
+        assert_eq!(ended.expect_err("all of them failed").error, OperationError::Link(RESET));
+    }
 
     node.post(send_request(peer, b"again", 6));
     assert_eq!(node.transport.connected, [address(2)], "the next send connects anew");
@@ -59,25 +57,24 @@ fn link_to_a_successor_is_used_in_whatever_order_links_are_reported() {
     const OF_SUCCESSOR: LinkId = LinkId(9);
     let up = |link, instance| (link, LinkEvent::up(address(2), instance));
     let down = |link, error| (link, LinkEvent::Down(error));
-    let orders = || {
-        let begins = || up(OF_FORMER, 1);
-        [
-            [begins(), down(OF_FORMER, LinkError::Closed), up(BEGUN, 2), up(OF_SUCCESSOR, 2)],
-            [begins(), up(BEGUN, 2), down(OF_FORMER, LinkError::Closed), up(OF_SUCCESSOR, 2)],
-            [begins(), up(BEGUN, 2), down(OF_FORMER, RESET), up(OF_SUCCESSOR, 2)],
-            [begins(), up(BEGUN, 2), up(OF_SUCCESSOR, 2), down(OF_FORMER, LinkError::Closed)],
-        ]
-    };
-    for (order, clear_follows, has_other_send) in (0..orders().len())
-        .flat_map(|order| [(order, BEGUN, false), (order, BEGUN, true), (order, OF_SUCCESSOR, false)])
+    let begins = || up(OF_FORMER, 1);
+    let orders = [
+        [begins(), down(OF_FORMER, LinkError::Closed), up(BEGUN, 2), up(OF_SUCCESSOR, 2)],
+        [begins(), up(BEGUN, 2), down(OF_FORMER, LinkError::Closed), up(OF_SUCCESSOR, 2)],
+        [begins(), up(BEGUN, 2), down(OF_FORMER, RESET), up(OF_SUCCESSOR, 2)],
+        [begins(), up(BEGUN, 2), up(OF_SUCCESSOR, 2), down(OF_FORMER, LinkError::Closed)],
+    ];
+    let ways = [(BEGUN, false), (BEGUN, true), (OF_SUCCESSOR, false)];
+    for (order, (clear_follows, has_other_send)) in
+        orders.iter().flat_map(|order| ways.map(|way| (order, way)))
     {
         let mut node = Node::new(untimed_config());
         node.engine.config.eager_max_bytes = 4;
         let peer = node.engine.intern_peer(address(2));
         node.post(send_request(peer, b"large", 1));
         node.transmit();
-        let Header::Request { op, .. } = node.transport.sent[0].1 else { panic!("not a request") };
-        for (link, event) in orders().into_iter().nth(order).unwrap() {
+        let op = node.op_at(0);
+        for (link, event) in order.clone() {
             let is_up = matches!(event, LinkEvent::Up { .. });
             node.link_event(link, event);
             if is_up && link == clear_follows {
@@ -89,7 +86,7 @@ fn link_to_a_successor_is_used_in_whatever_order_links_are_reported() {
             node.transmit();
         }
         let payload = (BEGUN, Header::Data { op, len_bytes: 5 }, b"large".to_vec());
-        assert!(node.transport.sent.contains(&payload), "order {order}: {:?}", node.transport.sent);
+        assert!(node.transport.sent.contains(&payload), "{order:?}: {:?}", node.transport.sent);
         assert!(node.sink.ended.iter().any(|ended| matches!(ended, Ok(ended) if ended.context == 1)));
         node.post(send_request(peer, b"s", 3));
         node.transmit();
@@ -220,11 +217,10 @@ fn reset_connect_attempt_is_retried_a_few_times() {
     assert_eq!((node.ended_contexts(), node.transport.connected_again), (vec![1], CONNECT_RETRIES_MAX));
 
     // If no endpoint listens at the address, the engine does not try again.
-    let refused = REFUSED;
     node.transport.answers = [Sent::Full].into();
     node.post(send_request(peer, b"refused", 2));
     let link = LinkId(node.transport.connected.len() as u32 - 1);
-    node.link_down(link, refused);
+    node.link_down(link, REFUSED);
     assert_eq!((node.ended_contexts(), node.transport.connected_again), (vec![1, 2], CONNECT_RETRIES_MAX));
 }
 
@@ -252,16 +248,14 @@ fn link_that_is_up_is_used_before_one_that_is_still_connecting() {
     node.link_up(LINK, 2, 1);
     node.transmit();
     assert_eq!(node.transport.sent[0].0, LINK);
-    let refused = LinkEvent::Down(REFUSED);
-    node.link_event(LinkId(0), refused);
+    node.link_down(LinkId(0), REFUSED);
     assert!(node.sink.ended.iter().all(Result::is_ok));
     assert_eq!(node.ended_contexts(), [1]);
 }
 
 #[test]
 fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
-    let broken = RESET;
-    for (error, others_closed) in [(broken, &[(LINK, Close::Abort)][..]), (LinkError::Closed, &[])] {
+    for (error, others_closed) in [(RESET, &[(LINK, Close::Abort)][..]), (LinkError::Closed, &[])] {
         let (mut node, peer) = engine_with_peer();
         node.post(send_request(peer, b"on the first", 1).level(Level::Transmit));
         node.link_up(LinkId(8), 2, 1);
@@ -272,28 +266,21 @@ fn reset_of_one_link_breaks_others_to_the_peer_and_close_does_not() {
     }
 }
 
-/// Returns an engine with a directed receive from a peer, and with a queued send to the same peer.
-/// The engine never had a link to this peer.
-fn engine_that_awaits_a_new_peer() -> Node {
+#[test]
+fn directed_receive_reconnects_after_waiting_send_is_cancelled() {
     let mut node = Node::new(untimed_config());
     node.transport.answers = [Sent::Full].into();
+    // The engine never had a link to this peer.
     let peer = node.engine.intern_peer(address(2));
     let criteria = Criteria { source: Some(peer), ..Criteria::any() };
     node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 1) });
     node.post(send_request(peer, b"waits", 2));
-    node
-}
-
-#[test]
-fn directed_receive_reconnects_after_waiting_send_is_cancelled() {
-    let mut node = engine_that_awaits_a_new_peer();
     node.link_down(LinkId(0), RESET);
     node.cancel(2).unwrap();
     assert!(node.has_work_without_arrivals());
     node.transmit();
     assert_eq!((node.ended_contexts(), node.transport.connected.len()), (vec![2], 2));
-    let refused = LinkEvent::Down(REFUSED);
-    node.link_event(LinkId(1), refused);
+    node.link_down(LinkId(1), REFUSED);
     assert_eq!(node.ended_contexts(), [2, 1]);
 }
 
@@ -351,11 +338,10 @@ fn receive_from_lost_peer_connects_once_and_fails_if_that_fails() {
     node.post_receive(ReceiveRequest { criteria, ..receive_request(1, 3) });
     node.transmit();
     assert_eq!(node.transport.connected.len(), 1, "the attempt is still under way");
-    let refused = REFUSED;
-    node.link_down(LinkId(0), refused.clone());
+    node.link_down(LinkId(0), REFUSED);
     assert_eq!(node.ended_contexts(), [1, 2, 3]);
     for ended in node.take_ended() {
-        assert_eq!(ended.unwrap_err().error, OperationError::Link(refused.clone()));
+        assert_eq!(ended.unwrap_err().error, OperationError::Link(REFUSED));
     }
 }
 

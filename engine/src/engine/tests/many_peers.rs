@@ -31,6 +31,11 @@ fn send_message(node: &mut Node, to: Address, message: &'static [u8]) {
     node.send(to, message, 1, Level::Inject);
 }
 
+/// Makes passes of both endpoints until nothing more arrives.
+fn settle(hub: &mut Node, other: &mut Node) {
+    while hub.progress(FRAMES_MAX) + other.progress(FRAMES_MAX) > 0 {}
+}
+
 /// How many links and peers the engine visits in each of these calls.
 #[derive(Debug, PartialEq, Eq)]
 struct Visits {
@@ -46,9 +51,6 @@ fn count_visits(idle_peers: u64) -> Visits {
     let network = Network::new(3, Faults::default());
     let (mut hub, mut active) = (open(&network, 1), open(&network, 2));
     let (hub_address, active_address) = (hub.transport.address(), active.transport.address());
-    let settle = |hub: &mut Node, active: &mut Node| {
-        while hub.progress(FRAMES_MAX) + active.progress(FRAMES_MAX) > 0 {}
-    };
     send_message(&mut active, hub_address, b"active");
     settle(&mut hub, &mut active);
     let mut idle: Vec<LoopbackTransport> = Vec::new();
@@ -64,8 +66,7 @@ fn count_visits(idle_peers: u64) -> Visits {
     let idle_pass = count_visits_during(|| assert_eq!(hub.progress(FRAMES_MAX), 0));
     let send = count_visits_during(|| send_message(&mut hub, active_address, b"active"));
     settle(&mut hub, &mut active);
-    hub.engine.post_receive(receive_request(8, 2), &mut hub.sink).unwrap();
-    hub.engine.post_receive(receive_request(8, 3), &mut hub.sink).unwrap();
+    hub.post_receives(8, 2..=3);
     send_message(&mut active, hub_address, b"active");
     let before = hub.sink.ended.len();
     let pass_with_message = count_visits_during(|| assert_eq!(hub.progress(FRAMES_MAX), 1));
@@ -126,9 +127,6 @@ fn peer_without_credit_is_not_visited_until_credit_arrives() {
     const MESSAGES: usize = 1000;
     let network = Network::new(3, Faults::default());
     let (mut hub, mut reader) = (open(&network, 1), open(&network, 2));
-    let settle = |hub: &mut Node, reader: &mut Node| {
-        while hub.progress(FRAMES_MAX) + reader.progress(FRAMES_MAX) > 0 {}
-    };
     send_message(&mut hub, reader.address(), b"active");
     settle(&mut hub, &mut reader);
     for _ in 0..MESSAGES {
@@ -137,9 +135,7 @@ fn peer_without_credit_is_not_visited_until_credit_arrives() {
     hub.progress(FRAMES_MAX);
     assert_eq!(count_visits_during(|| assert_eq!(hub.progress(FRAMES_MAX), 0)), 0);
     assert!(hub.sink.ended.len() < MESSAGES);
-    for context in 0..=MESSAGES {
-        reader.engine.post_receive(receive_request(LONG.len(), context as u64), &mut reader.sink).unwrap();
-    }
+    reader.post_receives(LONG.len(), 0..=MESSAGES as u64);
     settle(&mut hub, &mut reader);
     assert_eq!(hub.sink.ended.len(), 1 + MESSAGES);
 }

@@ -14,14 +14,14 @@ fn deliver_message(node: &mut Node, message: &[u8]) {
 fn engine_with_held_completion() -> (Node, PeerId) {
     let (mut node, peer) = engine_with_peer();
     node.post_multi_receive(receive_request(64, BUFFER), 1);
-    node.sink.room = 0;
+    node.sink.room = Some(0);
     deliver_message(&mut node, b"held");
     (node, peer)
 }
 
 /// Makes room for this many completions, and delivers completions that were held.
 fn make_room(node: &mut Node, count: usize) {
-    node.sink.room = node.sink.ended.len() + count;
+    node.sink.room = Some(node.sink.ended.len() + count);
     node.deliver_held();
 }
 

@@ -47,88 +47,51 @@ impl Kind {
     }
 }
 
-/// Returns the number of the access that was sent as frame `place`.
-fn access_op_at(transport: &Scripted, place: usize) -> u64 {
-    match transport.sent[place].1 {
-        Header::Rma(rma) => rma.op,
-        other => panic!("no access: {other:?}"),
-    }
-}
-
-fn deliver_answer(node: &mut Node, op: u64, outcome: Outcome) {
-    node.frame(LINK, &Header::Answer { op, outcome }, b"");
-}
-
 #[test]
 fn ordered_operation_waits_for_answer_of_earlier_one() {
     let nothing = Order::empty();
-    let cases = [
-        (Kind::LongRead, Kind::Send, Order::SAR),
-        (Kind::LongRead, Kind::ShortRead, nothing),
-        (Kind::LongRead, Kind::LongRead, nothing),
-        (Kind::LongRead, Kind::ShortWrite, Order::WAR | Order::RMA_WAR),
-        (Kind::LongRead, Kind::OfferedWrite, Order::WAR | Order::RMA_WAR),
-        (Kind::OfferedWrite, Kind::Send, Order::SAW),
-        (Kind::OfferedWrite, Kind::ShortRead, Order::RAW | Order::RMA_RAW),
-        (Kind::OfferedWrite, Kind::LongRead, Order::RAW | Order::RMA_RAW),
-        (Kind::OfferedWrite, Kind::ShortWrite, Order::WAW | Order::RMA_WAW),
-        (Kind::OfferedWrite, Kind::OfferedWrite, Order::WAW | Order::RMA_WAW),
-        (Kind::LongRead, Kind::Update, Order::WAR),
-        (Kind::LongRead, Kind::Fetch, Order::WAR | Order::RAR),
-        (Kind::OfferedWrite, Kind::Update, Order::WAW),
-        (Kind::OfferedWrite, Kind::Fetch, Order::RAW | Order::WAW),
-        (Kind::ShortRead, Kind::Fetch, nothing),
-        (Kind::Fetch, Kind::ShortRead, nothing),
-        (Kind::Fetch, Kind::OfferedWrite, nothing),
-        (Kind::Update, Kind::LongRead, nothing),
-        (Kind::Update, Kind::Fetch, nothing),
-        (Kind::ShortRead, Kind::Send, nothing),
-        (Kind::ShortRead, Kind::ShortWrite, nothing),
-        (Kind::ShortWrite, Kind::Send, nothing),
-        (Kind::ShortWrite, Kind::ShortRead, nothing),
-        (Kind::ShortWrite, Kind::ShortWrite, nothing),
+    let cases: &[(Kind, &[Kind], Order)] = &[
+        (Kind::LongRead, &[Kind::Send], Order::SAR),
+        (Kind::LongRead, &[Kind::ShortWrite, Kind::OfferedWrite], Order::WAR | Order::RMA_WAR),
+        (Kind::LongRead, &[Kind::Update], Order::WAR),
+        (Kind::LongRead, &[Kind::Fetch], Order::WAR | Order::RAR),
+        (Kind::LongRead, &[Kind::ShortRead, Kind::LongRead], nothing),
+        (Kind::LongRead, &[Kind::Flush, Kind::LongPersistentFlush], nothing),
+        (Kind::OfferedWrite, &[Kind::Send], Order::SAW),
+        (Kind::OfferedWrite, &[Kind::ShortRead, Kind::LongRead], Order::RAW | Order::RMA_RAW),
+        (Kind::OfferedWrite, &[Kind::ShortWrite, Kind::OfferedWrite], Order::WAW | Order::RMA_WAW),
+        (Kind::OfferedWrite, &[Kind::Update], Order::WAW),
+        (Kind::OfferedWrite, &[Kind::Fetch], Order::RAW | Order::WAW),
         // A flush waits for offered writes whatever the order.
-        (Kind::OfferedWrite, Kind::Flush, Order::all()),
-        (Kind::ShortWrite, Kind::Flush, nothing),
-        (Kind::LongRead, Kind::Flush, nothing),
-        (Kind::Send, Kind::Flush, nothing),
-        (Kind::Flush, Kind::Flush, nothing),
-        (Kind::Flush, Kind::Send, nothing),
-        (Kind::Flush, Kind::ShortRead, nothing),
-        (Kind::Flush, Kind::OfferedWrite, nothing),
-        (Kind::OfferedWrite, Kind::LongPersistentFlush, Order::all()),
-        (Kind::LongRead, Kind::LongPersistentFlush, nothing),
-        (Kind::ShortPersistentFlush, Kind::Send, nothing),
-        (Kind::ShortPersistentFlush, Kind::ShortWrite, nothing),
+        (Kind::OfferedWrite, &[Kind::Flush, Kind::LongPersistentFlush], Order::all()),
+        (Kind::ShortRead, &[Kind::Send, Kind::ShortWrite, Kind::Fetch], nothing),
+        (Kind::ShortWrite, &[Kind::Send, Kind::ShortRead, Kind::ShortWrite, Kind::Flush], nothing),
+        (Kind::Update, &[Kind::LongRead, Kind::Fetch], nothing),
+        (Kind::Fetch, &[Kind::ShortRead, Kind::OfferedWrite], nothing),
+        (Kind::Send, &[Kind::ShortWrite, Kind::LongRead, Kind::Flush], nothing),
+        (Kind::Flush, &[Kind::Flush, Kind::Send, Kind::ShortRead, Kind::OfferedWrite], nothing),
+        (Kind::ShortPersistentFlush, &[Kind::Send, Kind::ShortWrite], nothing),
         // Everything but a flush waits for long flushes whatever the order.
-        (Kind::LongPersistentFlush, Kind::Send, Order::all()),
-        (Kind::LongPersistentFlush, Kind::ShortRead, Order::all()),
-        (Kind::LongPersistentFlush, Kind::LongRead, Order::all()),
-        (Kind::LongPersistentFlush, Kind::ShortWrite, Order::all()),
-        (Kind::LongPersistentFlush, Kind::OfferedWrite, Order::all()),
-        (Kind::LongPersistentFlush, Kind::Update, Order::all()),
-        (Kind::LongPersistentFlush, Kind::Fetch, Order::all()),
-        (Kind::LongPersistentFlush, Kind::Flush, nothing),
-        (Kind::LongPersistentFlush, Kind::ShortPersistentFlush, nothing),
-        (Kind::LongPersistentFlush, Kind::LongPersistentFlush, nothing),
-        (Kind::Send, Kind::ShortWrite, nothing),
-        (Kind::Send, Kind::LongRead, nothing),
+        (Kind::LongPersistentFlush, &[Kind::Send, Kind::Update, Kind::Fetch], Order::all()),
+        (Kind::LongPersistentFlush, &[Kind::ShortRead, Kind::LongRead], Order::all()),
+        (Kind::LongPersistentFlush, &[Kind::ShortWrite, Kind::OfferedWrite], Order::all()),
+        (Kind::LongPersistentFlush, &[Kind::Flush, Kind::ShortPersistentFlush], nothing),
+        (Kind::LongPersistentFlush, &[Kind::LongPersistentFlush], nothing),
     ];
-    for (first, second, holding) in cases {
+    let pairs = cases
+        .iter()
+        .flat_map(|(first, seconds, holding)| seconds.iter().map(move |second| (*first, *second, *holding)));
+    for (first, second, holding) in pairs {
         for order in Order::all().iter() {
             let (mut node, peer) = engine_with_transmit_order(order);
             first.post(&mut node, peer);
             second.post(&mut node, peer);
             node.transmit();
             let is_held = holding.contains(order);
-            assert_eq!(
-                node.transport.sent.len(),
-                2 - usize::from(is_held),
-                "{second:?} after {first:?}, {order:?}"
-            );
+            let sent_at_first = if is_held { 1 } else { 2 };
+            assert_eq!(node.transport.sent.len(), sent_at_first, "{second:?} after {first:?}, {order:?}");
             if is_held {
-                let op = access_op_at(&node.transport, 0);
-                deliver_answer(&mut node, op, Outcome::Refused(Refusal::Key));
+                node.answer(LINK, node.op_at(0), Outcome::Refused(Refusal::Key));
                 node.transmit();
                 assert_eq!(node.transport.sent.len(), 2, "{second:?} after {first:?}, {order:?}");
                 assert!(node.engine.condemned.is_empty());
@@ -150,11 +113,11 @@ fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
     assert_eq!(node.transport.sent.len(), 1);
     assert!(node.engine.try_inject(other, None, None, b"x", &mut node.transport));
     assert!(node.has_unsent() && !node.has_work_without_arrivals(), "the answer will tell");
-    let op = access_op_at(&node.transport, 0);
+    let op = node.op_at(0);
     node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
     // The payload was requested and is sent, but the peer has not answered the write.
     assert_eq!(node.transport.sent.last().unwrap().1, Header::Data { op, len_bytes: 10 });
-    deliver_answer(&mut node, op, Outcome::Done);
+    node.answer(LINK, op, Outcome::Done);
     node.transmit();
     assert_eq!(node.sent_since(3)[0], untagged_header(1));
     assert!(matches!(node.sent_since(4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
@@ -167,13 +130,11 @@ fn short_read_after_long_read_is_deferred() {
     for kind in [Kind::LongRead, Kind::ShortRead, Kind::ShortWrite] {
         kind.post(&mut node, peer);
     }
-    let [long, short] = [0, 1].map(|place| access_op_at(&node.transport, place));
-    deliver_answer(&mut node, long, Outcome::Refused(Refusal::Key));
-    node.transmit();
-    assert_eq!(node.transport.sent.len(), 2);
-    deliver_answer(&mut node, short, Outcome::Refused(Refusal::Key));
-    node.transmit();
-    assert_eq!(node.transport.sent.len(), 3);
+    for (op, sent) in [(node.op_at(0), 2), (node.op_at(1), 3)] {
+        node.answer(LINK, op, Outcome::Refused(Refusal::Key));
+        node.transmit();
+        assert_eq!(node.transport.sent.len(), sent);
+    }
 }
 
 #[test]
@@ -187,8 +148,7 @@ fn operations_wait_for_short_flush_after_long_flush() {
         assert!(!node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
         let write = node.engine.try_inject_write(peer, b"x", memory, None, &mut node.transport);
         assert_eq!((write, node.transport.sent.len()), (Ok(InjectedWrite::Declined), 2));
-        let op = access_op_at(&node.transport, place);
-        deliver_answer(&mut node, op, Outcome::Done);
+        node.answer(LINK, node.op_at(place), Outcome::Done);
     }
     assert!(node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
     let write = node.engine.try_inject_write(peer, b"x", memory, None, &mut node.transport);
@@ -198,8 +158,7 @@ fn operations_wait_for_short_flush_after_long_flush() {
 #[test]
 fn read_copied_before_region_close_is_refused() {
     let (mut node, _) = engine_with_config(Config { receive_order: Order::WAR, ..untimed_config() });
-    let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
-    let region = node.engine.target.regions().add(Region::owned(6, attr).unwrap()).unwrap();
+    let region = node.add_region(Region::owned(6, ATTR));
     node.frame(LINK, &rma_header(1, 0, 6, RmaKind::Read), b"");
     node.engine.target.regions().close(&region);
     node.transmit();

@@ -3,13 +3,8 @@
 use super::*;
 
 fn peek_request(context: u64, then: PeekAction) -> PeekRequest {
-    PeekRequest {
-        tagged: true,
-        criteria: Criteria { source: None, tag: 5, ignore: 0 },
-        context,
-        work: None,
-        then,
-    }
+    let criteria = Criteria { source: None, tag: 5, ignore: 0 };
+    PeekRequest { tagged: true, criteria, context, work: None, then }
 }
 
 fn tagged_header(tag: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
@@ -17,11 +12,8 @@ fn tagged_header(tag: u64, len_bytes: u64, awaits: AwaitedReply) -> Header {
 }
 
 fn tagged_receive_request(tag: u64, context: u64) -> ReceiveRequest {
-    ReceiveRequest {
-        tagged: true,
-        criteria: Criteria { source: None, tag, ignore: 0 },
-        ..receive_request(100, context)
-    }
+    let criteria = Criteria { source: None, tag, ignore: 0 };
+    ReceiveRequest { tagged: true, criteria, ..receive_request(100, context) }
 }
 
 fn take_errors(sink: &mut Recorder) -> Vec<(u64, OperationError)> {

@@ -11,7 +11,7 @@ const PASSING_LINK: LinkId = LinkId(9);
 /// index of the peers' ids.
 fn let_peers_come_and_go(node: &mut Node, ports: impl Iterator<Item = u16>) -> usize {
     let mut greatest = 0;
-    let room = std::mem::replace(&mut node.sink.room, usize::MAX);
+    let room = std::mem::take(&mut node.sink.room);
     for port in ports {
         node.link_up(PASSING_LINK, port, 1);
         greatest = greatest.max(node.engine.peers().find(address(port)).expect("it has a link").index());
@@ -47,7 +47,7 @@ fn named_peer_keeps_its_id_without_a_link() {
 /// the first peer keeps its id.
 fn keeps_id_after_frame(prepare: impl FnOnce(&mut Node), header: &Header, payload: &[u8]) -> bool {
     let mut node = Node::new(untimed_config());
-    let (_region, _device) = add_persistent_region(&node.engine, KEY);
+    let (_region, _device) = add_persistent_region(&node, KEY, 100);
     prepare(&mut node);
     node.link_up(LINK, 2, 1);
     node.frame(LINK, header, payload);
@@ -65,9 +65,9 @@ fn write_with_data(data: Option<u64>) -> Header {
 #[test]
 fn peer_is_kept_while_a_part_of_the_engine_refers_to_it() {
     let nothing = |_: &mut Node| ();
-    let no_room = |node: &mut Node| node.sink.room = 0;
+    let no_room = |node: &mut Node| node.sink.room = Some(0);
     let posted_without_room = |node: &mut Node| {
-        node.sink.room = 0;
+        node.sink.room = Some(0);
         node.post_receive(receive_request(8, 1));
     };
     let received = |node: &mut Node| node.post_receive(receive_request(8, 1));

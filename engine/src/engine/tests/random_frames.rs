@@ -3,8 +3,6 @@
 
 use proptest::prelude::*;
 
-use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -26,71 +24,30 @@ const NUMBER: u64 = 0x5eed;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Up {
-        link: usize,
-        instance: u64,
-    },
-    Down {
-        link: usize,
-        error: LinkError,
-    },
-    /// A whole frame.
-    Frame {
-        link: usize,
-        header: Header,
-    },
-    /// The beginning of a frame, and some bytes of its payload.
-    Begin {
-        link: usize,
-        header: Header,
-    },
-    Chunk {
-        link: usize,
-        len_bytes: usize,
-    },
-    Post {
-        to: u16,
-        kind: PostKind,
-        level: Level,
-        len_bytes: usize,
-        fence: bool,
-        inject: bool,
-    },
-    Register {
-        key: u64,
-    },
+    Up { link: usize, instance: u64 },
+    Down { link: usize, error: LinkError },
+    // A whole frame.
+    Frame { link: usize, header: Header },
+    // The beginning of a frame, and some bytes of its payload.
+    Begin { link: usize, header: Header },
+    Chunk { link: usize, len_bytes: usize },
+    Post { to: u16, kind: PostKind, level: Level, len_bytes: usize, fence: bool, inject: bool },
+    Register { key: u64 },
     CloseRegion,
-    Receive {
-        tagged: bool,
-        from: Option<u16>,
-        len_bytes: usize,
-    },
-    Peek {
-        tagged: bool,
-        then: PeekAction,
-    },
-    Claim {
-        context: u64,
-        discard: bool,
-    },
-    Cancel {
-        context: u64,
-    },
-    /// Asks for a connection, with a deadline in this many milliseconds.
+    Receive { tagged: bool, from: Option<u16>, len_bytes: usize },
+    Peek { tagged: bool, then: PeekAction },
+    Claim { context: u64, discard: bool },
+    Cancel { context: u64 },
+    // Asks for a connection, with a deadline in this many milliseconds.
     Connect(Option<u64>),
     Accept,
     Listen(Option<usize>),
-    /// Rejects the reported request with this index. The oldest request has the index 0.
+    // Rejects the reported request with this index. The oldest request has the index 0.
     Reject(usize),
     Settle(usize),
     Shutdown,
-    Pass {
-        answers: Vec<Sent>,
-        pulls: Vec<Pull>,
-    },
-    Time {
-        ms: u64,
-    },
+    Pass { answers: Vec<Sent>, pulls: Vec<Pull> },
+    Time { ms: u64 },
 }
 
 #[derive(Debug, Clone)]
@@ -109,24 +66,15 @@ fn any_message() -> impl Strategy<Value = Message> {
     let awaits =
         prop_oneof![Just(AwaitedReply::Nothing), Just(AwaitedReply::Arrival), Just(AwaitedReply::Match)];
     let len_bytes = prop_oneof![4 => 0..20_u64, 1 => 10_000..300_000_u64, 1 => Just(1_u64 << 40)];
-    (len_bytes, prop::option::of(0..2_u64), awaits).prop_map(|(len_bytes, tag, awaits)| Message {
-        len_bytes,
-        tag,
-        data: None,
-        awaits,
-    })
+    let parts = (len_bytes, prop::option::of(0..2_u64), awaits);
+    parts.prop_map(|(len_bytes, tag, awaits)| Message { tag, awaits, ..Message::of_len(len_bytes) })
 }
 
 /// Generates headers. Operation numbers and counts are small, so that some match real operations.
 fn any_header() -> impl Strategy<Value = Header> {
     // The engine's own numbers have bits above bit 31 set: see `op_number_of`.
-    let op = || {
-        prop_oneof![
-            0..4_u64,
-            (0..4_u64).prop_map(|slot| 1 << 32 | slot),
-            (1..3_u64).prop_map(|v| v << 32 | 1)
-        ]
-    };
+    let first = 1_u64 << 32;
+    let op = || prop_oneof![0..4_u64, first..first + 4, (1..3_u64).prop_map(|version| version << 32 | 1)];
     prop_oneof![
         6 => any_message().prop_map(Header::Message),
         2 => (0..5_u64).prop_map(|received| Header::Ack { received }),
@@ -152,20 +100,20 @@ fn any_header() -> impl Strategy<Value = Header> {
             }
         ),
         2 => (op(), 0..20_u64).prop_map(|(op, len_bytes)| Header::ReadData { op, len_bytes }),
-        3 => (op(), 0..5_u8)
-            .prop_map(|(op, number)| Header::Answer { op, outcome: Outcome::from_number(number).unwrap() }),
+        3 => (op(), any_outcome()).prop_map(|(op, outcome)| Header::Answer { op, outcome }),
         4 => (0..3_u64, 0..20_u64, 0..40_u64, prop::option::of(0..2_u64)).prop_map(
             |(key, address, len_bytes, data)| {
                 Header::CountedWrite(CountedWrite { key, address, len_bytes, data })
             }
         ),
-        2 => (0..5_u64, 0..5_u8).prop_map(|(count, number)| Header::Written {
-            count,
-            outcome: Outcome::from_number(number).unwrap(),
-        }),
+        2 => (0..5_u64, any_outcome()).prop_map(|(count, outcome)| Header::Written { count, outcome }),
         3 => (prop::sample::select(Form::all().collect::<Vec<_>>()), 0..40_u64, 0..samples::PAIRS)
             .prop_map(|(form, number, end)| samples::fitting_header(form, number, end)),
     ]
+}
+
+fn any_outcome() -> impl Strategy<Value = Outcome> {
+    (0..5_u8).prop_map(|number| Outcome::from_number(number).unwrap())
 }
 
 fn any_rma_kind() -> impl Strategy<Value = RmaKind> {
@@ -207,13 +155,8 @@ fn any_step() -> impl Strategy<Value = Step> {
     let error = prop_oneof![Just(LinkError::Closed), Just(RESET), Just(LinkError::Protocol("nonsense"))];
     let found = prop_oneof![Just(PeekAction::Keep), Just(PeekAction::Claim), Just(PeekAction::Discard)];
     let answer = prop_oneof![6 => Just(Sent::Whole), 2 => Just(Sent::Full), 1 => Just(Sent::Partial(1))];
-    let pull = prop_oneof![
-        4 => Just(Pull::Done),
-        1 => Just(Pull::Refused),
-        1 => Just(Pull::Declined),
-        1 => Just(Pull::Fault),
-        1 => Just(Pull::Gone),
-    ];
+    let no_pull = prop::sample::select(vec![Pull::Refused, Pull::Declined, Pull::Fault, Pull::Gone]);
+    let pull = prop_oneof![Just(Pull::Done), no_pull];
     let kind = prop_oneof![
         3 => Just(PostKind::Send),
         1 => prop::option::of(0..2_u64).prop_map(PostKind::Write),
@@ -385,25 +328,23 @@ impl Run {
                 self.node.payload_arrived(self.links[link].0, &vec![7; len_bytes as usize]);
             }
             Step::Post { to, kind, level, len_bytes, fence, inject } => {
-                let source = || Source::owned(Bytes::from(vec![7; len_bytes]));
+                let [source, compare] = [(); 2].map(|()| Source::owned(Bytes::from(vec![7; len_bytes])));
                 let result = Destination::owned(BytesMut::zeroed(len_bytes));
                 let memory = RemoteMemory { key: KEY, address: 3 };
+                let access = |local| TransmitOp::Rma { local, memory };
                 let atomic = |local, op| TransmitOp::Atomic { local, memory, op, datatype: Datatype::Uint8 };
                 let op = match kind {
-                    PostKind::Send => TransmitOp::Send { source: source(), tag: None, data: None },
-                    PostKind::Write(data) => {
-                        TransmitOp::Rma { local: RmaLocal::Write { source: source(), data }, memory }
-                    }
-                    PostKind::Read => TransmitOp::Rma { local: RmaLocal::Read(result), memory },
+                    PostKind::Send => TransmitOp::Send { source, tag: None, data: None },
+                    PostKind::Write(data) => access(RmaLocal::Write { source, data }),
+                    PostKind::Read => access(RmaLocal::Read(result)),
                     PostKind::Atomic(AtomicKind::Base) => {
-                        atomic(AtomicLocal::Base { operand: source() }, AtomicOp::Sum)
+                        atomic(AtomicLocal::Base { operand: source }, AtomicOp::Sum)
                     }
                     PostKind::Atomic(AtomicKind::Fetch) => {
-                        atomic(AtomicLocal::Fetch { operand: source(), result }, AtomicOp::Bxor)
+                        atomic(AtomicLocal::Fetch { operand: source, result }, AtomicOp::Bxor)
                     }
                     PostKind::Atomic(AtomicKind::Compare) => {
-                        let (operand, compare) = (source(), source());
-                        atomic(AtomicLocal::Compare { operand, compare, result }, AtomicOp::Cswap)
+                        atomic(AtomicLocal::Compare { operand: source, compare, result }, AtomicOp::Cswap)
                     }
                 };
                 self.post(to, op, [fence, inject], level);
@@ -414,10 +355,7 @@ impl Run {
                 let region = match key {
                     0 => Region::owned(30, attr),
                     1 => raw_region(&mut memory, attr),
-                    _ => {
-                        let memory = Network::new(0, Faults::default()).allocate_shareable(30).unwrap();
-                        Region::shareable(memory.unwrap(), 30, attr)
-                    }
+                    _ => Region::shareable(shareable_memory(30), 30, attr),
                 };
                 if let Ok(region) = engine.target.regions().add(region.unwrap()) {
                     self.regions.push_back((region, memory));

@@ -14,11 +14,16 @@ fn large_send_request(to: PeerId, context: u64, level: Level) -> AddressedReques
 
 /// Returns the numbers of the offered messages, in order.
 fn offered_ops(transport: &Scripted) -> Vec<u64> {
-    let op = |(_, header, _): &(LinkId, Header, Vec<u8>)| match header {
-        Header::Request { op, .. } => Some(*op),
+    let op = |header: Header| match header {
+        Header::Request { op, .. } => Some(op),
         _ => None,
     };
-    transport.sent.iter().filter_map(op).collect()
+    transport.headers_since(0).into_iter().filter_map(op).collect()
+}
+
+/// Returns for each sent frame whether it is an offer.
+fn sent_offers(transport: &Scripted) -> Vec<bool> {
+    transport.sent.iter().map(|(_, header, _)| matches!(header, Header::Request { .. })).collect()
 }
 
 impl Node {
@@ -61,8 +66,7 @@ fn large_message_is_offered_or_sent_as_the_transport_prefers_now() {
         node.transport.prefers_send = prefers_send;
         node.post(large_send_request(peer, context, Level::Inject));
     }
-    let is_offer = |(_, header, _): &(LinkId, Header, Vec<u8>)| matches!(header, Header::Request { .. });
-    assert_eq!(node.transport.sent.iter().map(is_offer).collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(sent_offers(&node.transport), [false, true, false]);
     assert_eq!((node.transport.exposed.len(), node.ended_contexts()), (1, vec![1, 3]));
 }
 
@@ -96,9 +100,8 @@ fn offers_keep_message_order_and_are_exposed_once() {
     node.post(send_request(peer, b"small", 2));
     node.post(large_send_request(peer, 3, Level::Inject));
     node.transmit_times(4);
-    let kinds: Vec<bool> =
-        node.transport.sent.iter().map(|(_, header, _)| matches!(header, Header::Request { .. })).collect();
-    assert_eq!((kinds, node.transport.exposed.len()), (vec![true, false, true], 2));
+    assert_eq!(sent_offers(&node.transport), [true, false, true]);
+    assert_eq!(node.transport.exposed.len(), 2);
 }
 
 #[test]
@@ -109,11 +112,8 @@ fn exposed_send_is_cancellable_until_its_request_is_sent() {
     node.cancel(1).unwrap();
     node.post(large_send_request(peer, 2, Level::Inject));
     assert!(node.cancel(2).is_err());
-    assert_eq!(
-        (node.transport.exposed.len(), offered_ops(&node.transport).len()),
-        (2, 1),
-        "each was exposed for itself"
-    );
+    let counts = (node.transport.exposed.len(), offered_ops(&node.transport).len());
+    assert_eq!(counts, (2, 1), "each was exposed for itself");
     assert_eq!(ended_errors(&node.sink), [(1, Errno::ECANCELED)]);
     let op = offered_ops(&node.transport)[0];
     node.header(LINK, clear_header(op));
@@ -170,29 +170,10 @@ fn engine_with_sends_in_every_state() -> (Node, PeerId) {
     (node, peer)
 }
 
-/// A sink. For each operation that ends, it records how many links were closed before.
-struct Watching {
-    closes: Arc<AtomicUsize>,
-    seen: Vec<usize>,
-}
-
-impl Sink for Watching {
-    fn complete(&mut self, completion: EndedOperation, _: &Peers) -> Result<(), EndedOperation> {
-        panic!("it failed: {completion:?}");
-    }
-
-    fn fail(&mut self, _: FailedOperation, _: &Peers) -> Result<(), FailedOperation> {
-        self.seen.push(self.closes.load(Ordering::Relaxed));
-        Ok(())
-    }
-}
-
 #[test]
 fn exposed_memory_is_returned_only_after_link_close() {
     type Way = fn(&mut Node);
-    let broken_protocol: Way = |node| {
-        node.header(LINK, Header::Ack { received: 99 });
-    };
+    let broken_protocol: Way = |node| node.header(LINK, Header::Ack { received: 99 });
     let lost_second_link: Way = |node| {
         node.link_up(LinkId(8), 2, 1);
         node.link_down(LinkId(8), RESET);
@@ -206,14 +187,13 @@ fn exposed_memory_is_returned_only_after_link_close() {
     for way in [broken_protocol, lost_second_link, new_instance] {
         let (mut node, _) = engine_with_sends_in_every_state();
         way(&mut node);
-        assert_eq!(
-            (node.sink.ended.len(), node.outstanding_transmits()),
-            (0, 4),
-            "the transport does not know"
-        );
-        let mut watching = Watching { closes: node.transport.closes.clone(), seen: Vec::new() };
-        node.engine.transmit(&mut node.transport, &mut watching);
-        assert_eq!((watching.seen, &node.transport.closed[..]), (vec![1; 4], &[(LINK, Close::Abort)][..]));
+        let counts = (node.sink.ended.len(), node.outstanding_transmits());
+        assert_eq!(counts, (0, 4), "the transport does not know");
+        let closes = node.transport.closes.clone();
+        node.sink.after_report = Some(Box::new(move || assert_eq!(closes.load(Ordering::Relaxed), 1)));
+        node.transmit();
+        assert_eq!(ended_errors(&node.sink).len(), 4, "each has failed after the link was closed");
+        assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
         assert_eq!((node.outstanding_transmits(), node.has_unsent()), (0, false));
 
         // The transport may report the link as down before the engine closes it.
@@ -275,21 +255,12 @@ fn answer_to_offer_of_another_link_or_to_eager_send_ends_the_link() {
         let op = offered_ops(&node.transport)[0];
         node.header(LinkId(8), header(op));
         node.transmit();
-        assert_eq!(
-            (&node.transport.closed[..], node.sink.ended.len()),
-            (&[(LinkId(8), Close::Abort)][..], 0)
-        );
+        assert_eq!(node.transport.closed, [(LinkId(8), Close::Abort)]);
+        assert!(node.sink.ended.is_empty());
 
-        let eager = send_request(peer, b"eager", 2).level(Level::Delivery);
-        node.post(eager);
-        let eager = node
-            .engine
-            .initiator
-            .sends()
-            .find(|(_, send)| send.context == 2)
-            .map(|(id, _)| op_number_of(id))
-            .unwrap();
-        node.header(LINK, header(eager));
+        node.post(send_request(peer, b"eager", 2).level(Level::Delivery));
+        let (eager, _) = node.engine.initiator.sends().find(|(_, send)| send.context == 2).unwrap();
+        node.header(LINK, header(op_number_of(eager)));
         node.transmit();
         assert_eq!((node.transport.closed.len(), node.sink.ended.len()), (2, 2));
     }

@@ -1,6 +1,5 @@
 //! Tests of accesses to regions, from both sides.
 
-use std::sync::Arc;
 use std::sync::mpsc::{self, TryRecvError};
 use std::{hint, thread};
 
@@ -10,6 +9,9 @@ use super::*;
 
 pub(super) const KEY: u64 = 77;
 const ANYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
+
+/// The attributes of a region that peers may read and write.
+pub(super) const ATTR: RegionAttr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
 
 pub(super) fn rma_request(to: PeerId, local: RmaLocal, context: u64) -> AddressedRequest {
     let memory = RemoteMemory { key: KEY, address: 3 };
@@ -36,8 +38,7 @@ pub(super) fn raw_region(memory: &mut [u8], attr: RegionAttr) -> Result<Region, 
 /// Returns an engine with a peer, and with a region of this length.
 pub(super) fn engine_with_region(len_bytes: usize) -> (Node, Arc<Region>) {
     let (node, _) = engine_with_peer();
-    let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
-    let region = node.engine.target.regions().add(Region::owned(len_bytes, attr).unwrap()).unwrap();
+    let region = node.add_region(Region::owned(len_bytes, ATTR));
     (node, region)
 }
 
@@ -59,13 +60,6 @@ pub(super) fn sent_answers(transport: &Scripted) -> Vec<(u64, Outcome)> {
         _ => None,
     };
     transport.sent.iter().filter_map(answer).collect()
-}
-
-fn last_sent_op(transport: &Scripted) -> u64 {
-    match transport.sent.last() {
-        Some((_, Header::Rma(Rma { op, .. }) | Header::Atomic(Atomic { op, .. }), _)) => *op,
-        other => panic!("no access was sent last: {other:?}"),
-    }
 }
 
 /// A counter of the accesses to a region.
@@ -92,8 +86,7 @@ fn access_counts_for_endpoint_and_region_with_rma_events_only() {
     let offer = RmaKind::Offer { data: Some(9), remote_bytes: REMOTE.len() as u8 };
     for rma_events in [true, false] {
         let (mut node, _) = engine_with_config(Config { rma_events, ..untimed_config() });
-        let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
-        let region = node.engine.target.regions().add(Region::owned(10, attr).unwrap()).unwrap();
+        let region = node.add_region(Region::owned(10, ATTR));
         let counter = bind_access_counter(&region);
         node.transport.memory = b"pulled".to_vec();
         node.pass_with_frame(LINK, &rma_header(1, 0, 4, WRITE), b"4444");
@@ -123,8 +116,7 @@ fn read_is_counted_once_all_its_data_is_sent() {
 fn write_to_region_closed_amid_it_is_placed_no_further_and_refused() {
     let (mut node, _) = engine_with_peer();
     let mut memory = vec![0; 5];
-    let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
-    let region = node.engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
+    let region = node.add_region(raw_region(&mut memory, ATTR));
     node.frame_begun(LINK, &rma_header(3, 0, 4, WRITE));
     node.arrivals().payload_space(LINK)[0][..2].copy_from_slice(b"<<");
     node.arrivals().bytes_placed(LINK, 2);
@@ -213,8 +205,7 @@ fn read_during_region_close_is_whole_or_refused() {
             region.write_at(0, &memory).unwrap();
             if round % 2 == 0 {
                 node.engine.target.regions().close(&region);
-                let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
-                region = node.engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
+                region = node.add_region(raw_region(&mut memory, ATTR));
             }
             for op in [5, 6] {
                 node.frame(LINK, &rma_header(op, 0, 40, RmaKind::Read), b"");
@@ -247,8 +238,7 @@ fn write_during_region_close_is_placed_or_refused() {
         let mut memory = vec![0; 10];
         if !has_memory_of_its_own {
             node.engine.target.regions().close(&region);
-            let attr = RegionAttr { key: KEY, access: ANYTHING, base_address: 0 };
-            region = node.engine.target.regions().add(raw_region(&mut memory, attr).unwrap()).unwrap();
+            region = node.add_region(raw_region(&mut memory, ATTR));
         }
         let offer = RmaKind::Offer { data: None, remote_bytes: REMOTE.len() as u8 };
         node.frame(LINK, &rma_header(5, 1, 5, offer), REMOTE);
@@ -294,7 +284,7 @@ fn offered_write_is_pulled_into_the_region_or_requested() {
 #[test]
 fn remote_data_completes_at_target_and_costs_credit_until_read() {
     let (mut node, _) = engine_with_region(10);
-    node.sink.room = 1;
+    node.sink.room = Some(1);
     let count = CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES;
     for op in 0..count {
         let kind = RmaKind::Write { data: Some(op) };
@@ -307,7 +297,7 @@ fn remote_data_completes_at_target_and_costs_credit_until_read() {
     // The other completions wait, in order. When the queue takes them, their credit returns to the
     // peer.
     node.transmit();
-    node.sink.room = usize::MAX;
+    node.sink.room = None;
     node.deliver_held();
     let data: Vec<u64> = node.take_ended().iter().flatten().map(|completion| completion.data).collect();
     assert_eq!(data, (0..count).collect::<Vec<_>>());
@@ -342,7 +332,7 @@ fn waiting_access_is_cancellable_and_sent_one_fails_with_its_link() {
     node.post(rma_request(peer, write_local(b"x"), 2));
     assert!(node.cancel(1).is_err());
     node.cancel(2).unwrap();
-    node.frame_begun(LINK, &Header::ReadData { op: last_sent_op(&node.transport), len_bytes: 4 });
+    node.frame_begun(LINK, &Header::ReadData { op: node.last_op(), len_bytes: 4 });
     node.link_down(LINK, RESET);
     let errors: Vec<_> =
         node.take_ended().into_iter().map(|ended| ended.unwrap_err().error.errno()).collect();
@@ -395,7 +385,7 @@ fn invalid_answer_to_access_ends_the_link() {
     for (post, headers) in cases {
         let (mut node, peer) = engine_with_peer();
         node.post(post(peer));
-        let headers = headers(last_sent_op(&node.transport));
+        let headers = headers(node.last_op());
         for header in &headers {
             let payload = vec![b'x'; header.payload_len_bytes() as usize];
             node.frame(LINK, header, &payload);
@@ -408,7 +398,7 @@ fn invalid_answer_to_access_ends_the_link() {
     let (mut node, peer) = engine_with_peer();
     node.transport.answers = [Sent::Partial(3)].into();
     node.post(atomic_request(peer, fetch_local(b"more than inline"), AtomicOp::Sum, 1));
-    let early = read_data_header(last_sent_op(&node.transport), 16);
+    let early = read_data_header(node.last_op(), 16);
     node.pass_with_frame(LINK, &early, b"more than inline");
     assert_eq!(node.transport.closed, [(LINK, Close::Abort)]);
 }

@@ -1,7 +1,5 @@
 //! Tests of engines that share a receiver.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::{hint, thread};
 
@@ -12,24 +10,7 @@ mod leaving;
 const BUDGET_BYTES: usize = 1 << 20;
 
 /// An engine that shares a receiver. It has a link to the peer at port 2.
-struct Member {
-    id: MemberId,
-    node: Node,
-}
-
-impl Deref for Member {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        &self.node
-    }
-}
-
-impl DerefMut for Member {
-    fn deref_mut(&mut self) -> &mut Node {
-        &mut self.node
-    }
-}
+type Member = Node;
 
 impl Member {
     fn join(shared: &Arc<SharedReceiver>) -> Member {
@@ -41,12 +22,19 @@ impl Member {
     /// Returns a member that has no link yet.
     fn unlinked(shared: &Arc<SharedReceiver>) -> Member {
         let mut node = Node::new(untimed_config());
-        let id = node.engine.join_shared_receiver(shared, false);
-        Member { id, node }
+        node.engine.join_shared_receiver(shared, false);
+        node
+    }
+
+    fn id(&self) -> MemberId {
+        match &self.engine.receive_side {
+            ReceiveSide::Shared(membership) => membership.id(),
+            other => panic!("not a member: {other:?}"),
+        }
     }
 
     fn leave(&mut self) {
-        self.node.engine.leave_shared_receiver(&mut self.node.sink);
+        self.engine.leave_shared_receiver(&mut self.sink);
     }
 
     fn receive_offer(&mut self, op: u64, len_bytes: u64) {
@@ -60,12 +48,12 @@ impl Member {
     }
 
     fn take_results(&mut self) -> Vec<(u64, Result<Vec<u8>, OperationError>)> {
-        let ended = self.take_ended();
-        let told = ended.iter().map(|ended| match ended {
-            Ok(completion) => (completion.context, Ok(received_bytes(&Ok(completion.clone())).to_vec())),
-            Err(failure) => (failure.completion.context, Err(failure.error.clone())),
+        let contexts = self.ended_contexts();
+        let results = self.take_ended().into_iter().map(|ended| match ended {
+            Ok(_) => Ok(received_bytes(&ended).to_vec()),
+            Err(failure) => Err(failure.error),
         });
-        told.collect()
+        contexts.into_iter().zip(results).collect()
     }
 }
 
@@ -75,18 +63,37 @@ fn two_members() -> (Arc<SharedReceiver>, Member, Member) {
     (shared, first, second)
 }
 
+/// As [`two_members`], but both report to one queue.
+fn two_members_with_one_queue() -> (Arc<SharedReceiver>, [Member; 2]) {
+    let (shared, first, second) = two_members();
+    let mut members = [first, second];
+    members.iter_mut().for_each(|member| member.engine.set_receive_queue(Some(5)));
+    (shared, members)
+}
+
 fn message_header(len_bytes: u64, awaits: AwaitedReply) -> Header {
     Header::Message(Message { awaits, ..Message::of_len(len_bytes) })
 }
 
-fn deliver_mail(shared: &SharedReceiver, members: &mut [Member]) -> Vec<(u64, CompletionFlags)> {
+/// Posts receives of 8 bytes.
+fn post_receives(shared: &SharedReceiver, contexts: impl IntoIterator<Item = u64>) {
+    for context in contexts {
+        shared.post_receive(None, receive_request(8, context)).unwrap();
+    }
+}
+
+/// Lets members make passes while they have mail. Returns this part of each receive that they report.
+fn deliver_mail<T>(
+    shared: &SharedReceiver,
+    members: &mut [Member],
+    of_ended: impl Fn(EndedOperation) -> T,
+) -> Vec<T> {
     let mut reported = Vec::new();
     while shared.has_mail_for_members() {
         for id in shared.take_members_with_mail() {
-            let member = members.iter_mut().find(|member| member.id == id).unwrap();
+            let member = members.iter_mut().find(|member| member.id() == id).unwrap();
             member.progress();
-            let ended = member.take_ended().into_iter().map(Result::unwrap);
-            reported.extend(ended.map(|ended| (ended.context, ended.flags)));
+            reported.extend(member.take_ended().into_iter().map(|ended| of_ended(ended.unwrap())));
         }
     }
     reported
@@ -94,38 +101,24 @@ fn deliver_mail(shared: &SharedReceiver, members: &mut [Member]) -> Vec<(u64, Co
 
 #[test]
 fn members_with_one_queue_report_in_order() {
-    let (shared, first, second) = two_members();
-    let mut members = [first, second];
-    for member in &mut members {
-        member.engine.set_receive_queue(Some(5));
-    }
+    let (shared, mut members) = two_members_with_one_queue();
     for at in [1, 0, 0, 1, 0] {
         members[at].frame(LINK, &untagged_header(1), b"m");
     }
     // One thread holds back the mail of several calls.
-    for context in 1..=5 {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
-    let contexts: Vec<u64> =
-        deliver_mail(&shared, &mut members).into_iter().map(|(context, _)| context).collect();
-    assert_eq!(contexts, [1, 2, 3, 4, 5]);
+    post_receives(&shared, 1..=5);
+    assert_eq!(deliver_mail(&shared, &mut members, |ended| ended.context), [1, 2, 3, 4, 5]);
     assert_eq!(shared.unreported_counts(), (0, 0));
 }
 
 #[test]
 fn report_of_the_caller_waits_for_an_earlier_one_to_its_queue() {
-    let (shared, mut first, mut second) = two_members();
-    for member in [&mut first, &mut second] {
-        member.engine.set_receive_queue(Some(5));
-    }
+    let (shared, [mut first, mut second]) = two_members_with_one_queue();
     second.frame(LINK, &untagged_header(1), b"2");
-    for context in [1, 2] {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
+    post_receives(&shared, 1..=2);
     first.frame(LINK, &untagged_header(1), b"1");
     assert!(first.sink.ended.is_empty(), "the second member has not reported yet");
-    let reported = deliver_mail(&shared, &mut [first, second]);
-    assert_eq!(reported.into_iter().map(|(context, _)| context).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(deliver_mail(&shared, &mut [first, second], |ended| ended.context), [1, 2]);
 }
 
 #[test]
@@ -140,33 +133,23 @@ fn buffer_is_released_after_its_messages_at_other_members() {
         members[1].frame(LINK, &untagged_header(8), b"message1");
         members[0].frame(LINK, &untagged_header(8), b"message2");
         shared.post_multi_receive(None, receive_request(16, 1), 8, None).unwrap();
-        let flags: Vec<bool> = deliver_mail(&shared, &mut members)
-            .into_iter()
-            .map(|(_, flags)| flags.contains(CompletionFlags::MULTI_RECV))
-            .collect();
-        assert_eq!(flags, [false, true], "{queues:?}");
+        let is_released = |ended: EndedOperation| ended.flags.contains(CompletionFlags::MULTI_RECV);
+        assert_eq!(deliver_mail(&shared, &mut members, is_released), [false, true], "{queues:?}");
     }
 }
 
 #[test]
 fn leaving_member_holds_no_report_of_another_up() {
-    let (shared, first, mut second) = two_members();
-    second.sink.room = 0;
-    let mut members = [first, second];
-    for member in &mut members {
-        member.engine.set_receive_queue(Some(5));
-    }
+    let (shared, mut members) = two_members_with_one_queue();
+    members[1].sink.room = Some(0);
     for at in [1, 0] {
         members[at].frame(LINK, &untagged_header(1), b"m");
     }
-    for context in [1, 2] {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
-    assert!(deliver_mail(&shared, &mut members).is_empty(), "the queue is full");
+    post_receives(&shared, 1..=2);
+    assert_eq!(deliver_mail(&shared, &mut members, |ended| ended.context), [], "the queue is full");
     let [first, second] = members;
     drop(second);
-    let reported = deliver_mail(&shared, &mut [first]);
-    assert_eq!(reported.into_iter().map(|(context, _)| context).collect::<Vec<_>>(), [2]);
+    assert_eq!(deliver_mail(&shared, &mut [first], |ended| ended.context), [2]);
 }
 
 #[test]
@@ -190,10 +173,8 @@ fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     assert!(shared.cancel(1));
     last.leave();
-    assert!(
-        shared.post_receive(None, receive_request(8, 2)).is_err(),
-        "what was not reported is outstanding"
-    );
+    let refused = shared.post_receive(None, receive_request(8, 2));
+    assert!(refused.is_err(), "what was not reported is outstanding");
     let mut next = Member::join(&shared);
     next.progress();
     assert_eq!(next.take_results(), [(1, Err(OperationError::Cancelled))]);
@@ -203,9 +184,7 @@ fn cancel_that_the_last_member_was_to_report_waits_for_the_next() {
 #[test]
 fn members_receive_while_one_transport_reads_into_lent_memory() {
     let (shared, mut first, mut second) = two_members();
-    for context in [1, 2] {
-        shared.post_receive(None, receive_request(8, context)).unwrap();
-    }
+    post_receives(&shared, 1..=2);
     second.arrivals().frame_begun(LINK, &untagged_header(4));
     let mut arrivals = second.arrivals();
     let mut space = arrivals.payload_space(LINK);
@@ -247,34 +226,6 @@ fn directed_receive_is_kept_for_a_peer_that_another_member_gets_a_link_to() {
     }
 }
 
-/// A sink that posts a receive while the receiver reports another receive. Another thread could do
-/// the same.
-struct Posting<'a> {
-    shared: &'a SharedReceiver,
-    next: Option<ReceiveRequest>,
-    told: Recorder,
-}
-
-impl Sink for Posting<'_> {
-    fn complete(&mut self, completion: EndedOperation, peers: &Peers) -> Result<(), EndedOperation> {
-        self.told.complete(completion, peers)?;
-        self.next.take().into_iter().for_each(|next| self.shared.post_receive(None, next).unwrap());
-        Ok(())
-    }
-
-    fn fail(&mut self, failure: FailedOperation, peers: &Peers) -> Result<(), FailedOperation> {
-        self.told.fail(failure, peers)
-    }
-
-    fn has_counters(&self) -> bool {
-        true
-    }
-
-    fn count(&mut self, events: CounterEvents) {
-        self.told.count(events);
-    }
-}
-
 #[test]
 fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
     let (shared, _, mut second) = two_members();
@@ -282,14 +233,15 @@ fn effects_of_a_post_while_mail_is_fetched_wait_for_the_next_pass() {
         second.frame(LINK, &message_header(3, AwaitedReply::Match), message);
     }
     shared.post_receive(None, receive_request(8, 1)).unwrap();
-    let mut sink = Posting { shared: &shared, next: Some(receive_request(8, 2)), told: Recorder::default() };
-    let Node { engine, transport, .. } = &mut *second;
-    for _ in 0..2 {
-        engine.deliver_held(&mut sink);
-        engine.transmit(transport, &mut sink);
-    }
-    assert_eq!(sink.told.ended_contexts(), [1, 2]);
-    assert_eq!(sink.told.counted, [(CounterEvents::RECV, true); 2]);
+    // Another thread could post while the receiver reports. Here the sink of the member does so.
+    let (poster, mut requests) = (shared.clone(), vec![receive_request(8, 2)]);
+    second.sink.after_report = Some(Box::new(move || {
+        requests.pop().into_iter().for_each(|request| poster.post_receive(None, request).unwrap());
+    }));
+    second.progress();
+    second.progress();
+    assert_eq!(second.ended_contexts(), [1, 2]);
+    assert_eq!(second.sink.counted, [(CounterEvents::RECV, true); 2]);
     let matched = [1, 2].map(|number| Header::Matched { number });
     assert_eq!(second.transport.headers_since(0), matched);
 }

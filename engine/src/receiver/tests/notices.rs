@@ -6,9 +6,9 @@ use super::*;
 const WRITTEN_BYTES: usize = 100;
 
 /// Delivers the notice of a write with this remote data.
-fn deliver_notice(receiver: &mut Receiver, link: LinkId, data: u64, asked: &mut EffectsRecorder) {
-    receiver.spend_credit(link, MESSAGE_COST_BYTES).unwrap();
-    receiver.write_notice_arrived(link, WriteNotice { data, len_bytes: WRITTEN_BYTES }, asked).unwrap();
+fn deliver_notice(receiver: &mut Receiver, data: u64, asked: &mut EffectsRecorder) {
+    receiver.spend_credit(LINK, MESSAGE_COST_BYTES).unwrap();
+    receiver.write_notice_arrived(LINK, WriteNotice { data, len_bytes: WRITTEN_BYTES }, asked).unwrap();
 }
 
 /// Removes the recorded completions. Returns the context of each, and the remote data of notices.
@@ -27,12 +27,10 @@ fn kept_notice_holds_the_credit_of_an_empty_message() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.try_reserve_budget(BUDGET_BYTES as u64 - CREDIT_INITIAL_BYTES);
     for data in 0..CREDIT_INITIAL_BYTES / MESSAGE_COST_BYTES {
-        deliver_notice(&mut receiver, LINK, data, &mut asked);
+        deliver_notice(&mut receiver, data, &mut asked);
     }
     assert!(receiver.spend_credit(LINK, MESSAGE_COST_BYTES).is_err(), "the peer has no credit left");
     let granted_bytes = receiver.granted_bytes(LINK);
-    receiver.post(receive_request(8, 1), &mut asked).unwrap();
-    receiver.grant_credit_to_starved_links(&mut asked);
     while receiver.granted_bytes(LINK) == granted_bytes {
         receiver.post(receive_request(8, 1), &mut asked).unwrap();
         receiver.grant_credit_to_starved_links(&mut asked);
@@ -44,7 +42,7 @@ fn kept_notice_holds_the_credit_of_an_empty_message() {
 fn notice_releases_a_multi_receive_buffer_with_too_little_room() {
     let (mut receiver, mut asked) = receiver_with_link();
     receiver.post_multi_receive(receive_request(4, 9), 8, None, &mut asked).unwrap();
-    deliver_notice(&mut receiver, LINK, 70, &mut asked);
+    deliver_notice(&mut receiver, 70, &mut asked);
     let ended = asked.ended[0].as_ref().unwrap();
     assert_eq!(ended.flags, WriteNotice::FLAGS | CompletionFlags::MULTI_RECV);
     assert!(matches!(&ended.buffer, Buffer::ReceivedLast(last) if last.unused.len() == 4));
@@ -54,21 +52,14 @@ fn notice_releases_a_multi_receive_buffer_with_too_little_room() {
 #[test]
 fn notice_behind_a_fetch_completes_after_it() {
     for posted_first in [true, false] {
-        let (mut receiver, mut asked) = receiver_with_link();
-        receiver.keep_completion_order(MemberId::ONLY);
-        let post = |receiver: &mut Receiver, asked: &mut EffectsRecorder| {
-            for context in [1, 2] {
-                receiver.post(receive_request(8, context), asked).unwrap();
-            }
-        };
+        let (mut receiver, mut asked) = receiver_in_order();
         if posted_first {
-            post(&mut receiver, &mut asked);
+            post_all(&mut receiver, 1..=2, &mut asked);
         }
-        let message = make_message(5, AwaitedReply::Nothing);
-        receiver.message_offered(LINK, &message, 7, REMOTE, &mut asked).unwrap();
-        deliver_notice(&mut receiver, LINK, 70, &mut asked);
+        deliver_offer(&mut receiver, 7, 5, &mut asked);
+        deliver_notice(&mut receiver, 70, &mut asked);
         if !posted_first {
-            post(&mut receiver, &mut asked);
+            post_all(&mut receiver, 1..=2, &mut asked);
         }
         assert!(asked.ended.is_empty());
         receiver.pull_payloads(|_| true, make_pull_from(b"fetch"), &mut asked);
@@ -79,14 +70,10 @@ fn notice_behind_a_fetch_completes_after_it() {
 
 #[test]
 fn notice_that_waits_for_its_turn_fails_with_its_leaving_member() {
-    let (mut receiver, mut asked) = receiver_with_link();
-    receiver.keep_completion_order(MemberId::ONLY);
-    for context in [1, 2] {
-        receiver.post(receive_request(8, context), &mut asked).unwrap();
-    }
-    let message = make_message(5, AwaitedReply::Nothing);
-    receiver.message_offered(LINK, &message, 7, REMOTE, &mut asked).unwrap();
-    deliver_notice(&mut receiver, LINK, 70, &mut asked);
+    let (mut receiver, mut asked) = receiver_in_order();
+    post_all(&mut receiver, 1..=2, &mut asked);
+    deliver_offer(&mut receiver, 7, 5, &mut asked);
+    deliver_notice(&mut receiver, 70, &mut asked);
     receiver.drop_messages_of_member(MemberId::ONLY, &RESET, &mut asked);
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert_eq!(asked.take_ended(), [(1, Err(RESET)), (2, Err(RESET))]);
@@ -96,26 +83,24 @@ fn notice_that_waits_for_its_turn_fails_with_its_leaving_member() {
 fn peek_reports_a_notice_and_its_claim_receives_it() {
     let (mut receiver, mut asked) = receiver_with_link();
     for data in [70, 71] {
-        deliver_notice(&mut receiver, LINK, data, &mut asked);
+        deliver_notice(&mut receiver, data, &mut asked);
     }
-    let peek =
-        |context, then| PeekRequest { tagged: false, criteria: Criteria::any(), context, work: None, then };
-    receiver.peek(peek(1, PeekAction::Keep), &mut asked).unwrap();
-    receiver.peek(peek(2, PeekAction::Claim), &mut asked).unwrap();
-    receiver.peek(peek(3, PeekAction::Claim), &mut asked).unwrap();
+    for (context, then) in [(1, PeekAction::Keep), (2, PeekAction::Claim), (3, PeekAction::Claim)] {
+        receiver.peek(peek_request(context, then), &mut asked).unwrap();
+    }
     receiver.receive_claimed(receive_request(8, 2), 2, &mut asked).unwrap();
     receiver.discard_claimed(false, 3, None, &mut asked).unwrap();
     assert_eq!(
         take_contexts_and_data(&mut asked),
         [(1, Some(70)), (2, Some(70)), (3, Some(71)), (2, Some(70)), (3, Some(71))]
     );
-    assert_eq!((receiver.unexpected_len(), receiver.has_claimed()), (0, false));
+    assert!(receiver.unexpected_len() == 0 && receiver.claimed.is_empty());
 }
 
 #[test]
 fn match_fence_waits_for_a_kept_notice() {
     let (mut receiver, mut asked) = receiver_with_link();
-    deliver_notice(&mut receiver, LINK, 70, &mut asked);
+    deliver_notice(&mut receiver, 70, &mut asked);
     receiver.fence_asked(LINK, true, &mut asked).unwrap();
     assert!(asked.queued.is_empty());
     receiver.post(receive_request(8, 1), &mut asked).unwrap();

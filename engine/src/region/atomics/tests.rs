@@ -65,14 +65,8 @@ impl Ways {
     }
 }
 
-fn make_elements<'a>(
-    op: AtomicOp,
-    datatype: Datatype,
-    count: usize,
-    operands: &'a [u8],
-    compares: &'a [u8],
-) -> Elements<'a> {
-    let combine = op.combine_fn(datatype).unwrap();
+fn make_elements(op: AtomicOp, datatype: Datatype, count: usize, values: [&[u8]; 2]) -> Elements<'_> {
+    let (combine, [operands, compares]) = (op.combine_fn(datatype).unwrap(), values);
     Elements { combine, size_bytes: datatype.size_bytes(), count, operands, compares }
 }
 
@@ -81,24 +75,15 @@ proptest! {
     #[test]
     fn atomics_match_byte_model_in_every_kind_of_memory(
         len_bytes in 1_usize..200,
-        steps in prop::collection::vec(
-            (
-                any::<prop::sample::Index>(),
-                0..AtomicOp::ALL.len(),
-                0..Datatype::ALL.len(),
-                1_usize..6,
-                any::<[u64; 2]>(),
-            ),
-            1..20,
-        ),
+        steps in prop::collection::vec(any::<([prop::sample::Index; 4], [u64; 2])>(), 1..20),
     ) {
         let ways = Ways::new(len_bytes);
         let mut model = vec![0; len_bytes];
-        for (at, op, datatype, count, seeds) in steps {
-            let (op, datatype) = (AtomicOp::ALL[op], Datatype::ALL[datatype]);
+        for ([at, op, datatype, count], seeds) in steps {
+            let (op, datatype) = (*op.get(&AtomicOp::ALL), *datatype.get(&Datatype::ALL));
             let Some(combine) = op.combine_fn(datatype) else { continue };
             let size_bytes = datatype.size_bytes();
-            let count = count.min(len_bytes / size_bytes);
+            let count = (1 + count.index(5)).min(len_bytes / size_bytes);
             if count == 0 {
                 continue;
             }
@@ -119,7 +104,7 @@ proptest! {
             for key in &ways.keys {
                 let mut fetched = Vec::new();
                 let window = ways.open_window(*key, place, count * size_bytes);
-                let elements = make_elements(op, datatype, count, &operands, &compares);
+                let elements = make_elements(op, datatype, count, [&operands, &compares]);
                 prop_assert!(window.update_elements_if_open(&elements, Some(&mut fetched)));
                 prop_assert_eq!(&fetched, &before, "{} of {} in region {}", op, datatype, key);
                 let mut content = vec![0; len_bytes];
@@ -148,10 +133,8 @@ fn update_through_closed_region_is_refused() {
     regions.close(&region);
     let ones = 1_u64.to_ne_bytes().repeat(2);
     let mut fetched = Vec::new();
-    assert!(!window.update_elements_if_open(
-        &make_elements(AtomicOp::Sum, Datatype::Uint64, 2, &ones, &[]),
-        Some(&mut fetched)
-    ));
+    let adding = make_elements(AtomicOp::Sum, Datatype::Uint64, 2, [&ones, &[]]);
+    assert!(!window.update_elements_if_open(&adding, Some(&mut fetched)));
     assert_eq!((memory, fetched), (vec![7; 2], vec![]));
 }
 
@@ -162,16 +145,15 @@ fn update_through_closed_region_is_refused() {
 fn concurrent_atomic_updates_are_all_applied() {
     const THREADS: usize = 4;
     const ROUNDS: usize = 2000;
-    for (datatype, offset_bytes) in [
-        (Datatype::Uint16, 0),
-        (Datatype::Uint16, 7),
-        (Datatype::Uint32, 4),
-        (Datatype::Uint32, 6),
-        (Datatype::Uint64, 0),
-        (Datatype::Uint64, 5),
-        (Datatype::Uint128, 0),
-        (Datatype::Uint128, 57),
-    ] {
+    let places = [
+        (Datatype::Uint16, [0, 7]),
+        (Datatype::Uint32, [4, 6]),
+        (Datatype::Uint64, [0, 5]),
+        (Datatype::Uint128, [0, 57]),
+    ];
+    for (datatype, offset_bytes) in
+        places.into_iter().flat_map(|(datatype, offsets)| offsets.map(|at| (datatype, at)))
+    {
         let size_bytes = datatype.size_bytes();
         let ways = Arc::new(Ways::new(96));
         // This region has the same memory as the first raw region.
@@ -189,10 +171,9 @@ fn concurrent_atomic_updates_are_all_applied() {
                             // The memory of region 1 has two keys.
                             let by = if key == 1 && thread % 2 == 1 { 4 } else { key };
                             let window = ways.open_window(by, offset_bytes, size_bytes);
-                            let adding = make_elements(AtomicOp::Sum, datatype, 1, &one, &[]);
-                            assert!(
-                                window.update_elements_if_open(&adding, Some(&mut fetched[key as usize]))
-                            );
+                            let adding = make_elements(AtomicOp::Sum, datatype, 1, [&one, &[]]);
+                            let fetched = &mut fetched[key as usize];
+                            assert!(window.update_elements_if_open(&adding, Some(fetched)));
                         }
                     }
                     fetched

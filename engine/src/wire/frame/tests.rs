@@ -54,71 +54,49 @@ fn frame_layout_is_as_documented() {
 fn every_header_keeps_its_number_flags_and_words() {
     let both = Message { len_bytes: 0x0102, tag: Some(0x0304), data: Some(5), awaits: AwaitedReply::Arrival };
     let form = AtomicForm::new(AtomicKind::Fetch, AtomicOp::Prod, Datatype::Uint16, 0x0102).unwrap();
-    let cases = [
-        (Header::Message(both), raw_frame_bytes(1, 0b0111, &[0x0304, 5, 0x0102])),
-        (
-            Header::Message(Message { tag: None, awaits: AwaitedReply::Match, ..both }),
-            raw_frame_bytes(1, 0b1010, &[5, 0x0102]),
-        ),
-        (Header::Ack { received: u64::MAX - 1 }, raw_frame_bytes(2, 0, &[u64::MAX - 1])),
-        (
-            Header::Request { message: both, op: 9, remote_bytes: 16 },
-            raw_frame_bytes(3, 0b0111, &[9, 0x0304, 5, 0x0102, 16]),
-        ),
-        (Header::Clear { op: 9, cannot_pull: true }, raw_frame_bytes(4, 1, &[9])),
-        (Header::Data { op: 9, len_bytes: 0x0102 }, raw_frame_bytes(5, 0, &[9, 0x0102])),
-        (Header::Done { op: 9, fault: true }, raw_frame_bytes(6, 1, &[9])),
-        (Header::Matched { number: 9 }, raw_frame_bytes(7, 0, &[9])),
-        (Header::Credit { granted_bytes: 9 }, raw_frame_bytes(8, 0, &[9])),
-        (Header::Fence { matched: false }, raw_frame_bytes(9, 0, &[])),
-        (Header::Fence { matched: true }, raw_frame_bytes(9, 1, &[])),
-        (Header::Fenced, raw_frame_bytes(10, 0, &[])),
-        (rma_header(RmaKind::Read, Durable::Nothing), raw_frame_bytes(11, 0, &[9, 5, 6, 2])),
-        (
-            rma_header(RmaKind::Write { data: None }, Durable::Everything),
-            raw_frame_bytes(12, 0b100, &[9, 5, 6, 2]),
-        ),
-        (
-            rma_header(RmaKind::Write { data: Some(7) }, Durable::Written),
-            raw_frame_bytes(12, 0b011, &[9, 5, 6, 7, 2]),
-        ),
-        (
-            rma_header(RmaKind::Offer { data: Some(7), remote_bytes: 16 }, Durable::Nothing),
-            raw_frame_bytes(13, 0b001, &[9, 5, 6, 7, 2, 16]),
-        ),
-        (rma_header(RmaKind::Flush, Durable::Nothing), raw_frame_bytes(21, 0, &[9, 5, 6, 2])),
-        (rma_header(RmaKind::Flush, Durable::Written), raw_frame_bytes(21, 0b010, &[9, 5, 6, 2])),
-        (Header::ReadData { op: 9, len_bytes: 0x0102 }, raw_frame_bytes(14, 0, &[9, 0x0102])),
-        (Header::Answer { op: 9, outcome: Outcome::Done }, raw_frame_bytes(15, 0, &[9])),
-        (Header::Answer { op: 9, outcome: Outcome::Refused(Refusal::Range) }, raw_frame_bytes(15, 3, &[9])),
-        (Header::Answer { op: 9, outcome: Outcome::NotDurable }, raw_frame_bytes(15, 6, &[9])),
-        (
-            Header::Atomic(Atomic { op: 9, key: 5, address: 6, form }),
-            raw_frame_bytes(16, 0, &[9, 5, 6, 0x0001_0303_0000_0102, 0x0204]),
-        ),
-        (
-            Header::MappableRegion(MappableRegion {
-                key: 5,
-                address: 6,
-                len_bytes: 2,
-                access: 9,
-                remote_bytes: 16,
-            }),
-            raw_frame_bytes(17, 0, &[9, 5, 6, 2, 16]),
-        ),
-        (handshake_header(HandshakeStep::Request, 0x0100), raw_frame_bytes(18, 0, &[9, 0x0100])),
-        (handshake_header(HandshakeStep::Shutdown, 0), raw_frame_bytes(18, 4, &[9, 0])),
-        (counted_write_header(None), raw_frame_bytes(19, 0, &[5, 6, 2])),
-        (counted_write_header(Some(7)), raw_frame_bytes(19, 1, &[5, 6, 7, 2])),
-        (Header::Written { count: 9, outcome: Outcome::Done }, raw_frame_bytes(20, 0, &[9])),
-        (
-            Header::Written { count: 9, outcome: Outcome::Refused(Refusal::Range) },
-            raw_frame_bytes(20, 3, &[9]),
-        ),
+    let fetch = Atomic { op: 9, key: 5, address: 6, form };
+    let region = MappableRegion { key: 5, address: 6, len_bytes: 2, access: 9, remote_bytes: 16 };
+    let refused = Outcome::Refused(Refusal::Range);
+    let data_and_match = Message { tag: None, awaits: AwaitedReply::Match, ..both };
+    let write = |data| RmaKind::Write { data };
+    let offer = RmaKind::Offer { data: Some(7), remote_bytes: 16 };
+    // Each case has a header, its kind, its flags and its words.
+    let cases: &[(Header, u8, u8, &[u64])] = &[
+        (Header::Message(both), 1, 0b0111, &[0x0304, 5, 0x0102]),
+        (Header::Message(data_and_match), 1, 0b1010, &[5, 0x0102]),
+        (Header::Ack { received: u64::MAX - 1 }, 2, 0, &[u64::MAX - 1]),
+        (Header::Request { message: both, op: 9, remote_bytes: 16 }, 3, 0b0111, &[9, 0x0304, 5, 0x0102, 16]),
+        (Header::Clear { op: 9, cannot_pull: true }, 4, 1, &[9]),
+        (Header::Data { op: 9, len_bytes: 0x0102 }, 5, 0, &[9, 0x0102]),
+        (Header::Done { op: 9, fault: true }, 6, 1, &[9]),
+        (Header::Matched { number: 9 }, 7, 0, &[9]),
+        (Header::Credit { granted_bytes: 9 }, 8, 0, &[9]),
+        (Header::Fence { matched: false }, 9, 0, &[]),
+        (Header::Fence { matched: true }, 9, 1, &[]),
+        (Header::Fenced, 10, 0, &[]),
+        (rma_header(RmaKind::Read, Durable::Nothing), 11, 0, &[9, 5, 6, 2]),
+        (rma_header(write(None), Durable::Everything), 12, 0b100, &[9, 5, 6, 2]),
+        (rma_header(write(Some(7)), Durable::Written), 12, 0b011, &[9, 5, 6, 7, 2]),
+        (rma_header(offer, Durable::Nothing), 13, 0b001, &[9, 5, 6, 7, 2, 16]),
+        (Header::ReadData { op: 9, len_bytes: 0x0102 }, 14, 0, &[9, 0x0102]),
+        (Header::Answer { op: 9, outcome: Outcome::Done }, 15, 0, &[9]),
+        (Header::Answer { op: 9, outcome: refused }, 15, 3, &[9]),
+        (Header::Answer { op: 9, outcome: Outcome::NotDurable }, 15, 6, &[9]),
+        (Header::Atomic(fetch), 16, 0, &[9, 5, 6, 0x0001_0303_0000_0102, 0x0204]),
+        (Header::MappableRegion(region), 17, 0, &[9, 5, 6, 2, 16]),
+        (handshake_header(HandshakeStep::Request, 0x0100), 18, 0, &[9, 0x0100]),
+        (handshake_header(HandshakeStep::Shutdown, 0), 18, 4, &[9, 0]),
+        (counted_write_header(None), 19, 0, &[5, 6, 2]),
+        (counted_write_header(Some(7)), 19, 1, &[5, 6, 7, 2]),
+        (Header::Written { count: 9, outcome: Outcome::Done }, 20, 0, &[9]),
+        (Header::Written { count: 9, outcome: refused }, 20, 3, &[9]),
+        (rma_header(RmaKind::Flush, Durable::Nothing), 21, 0, &[9, 5, 6, 2]),
+        (rma_header(RmaKind::Flush, Durable::Written), 21, 0b010, &[9, 5, 6, 2]),
     ];
-    let kinds: BTreeSet<u8> = cases.iter().map(|(_, bytes)| bytes[0]).collect();
+    let kinds: BTreeSet<u8> = cases.iter().map(|(_, kind, ..)| *kind).collect();
     assert_eq!(kinds, Form::all().map(Form::kind).collect(), "each kind has a line here");
-    for (header, bytes) in cases {
+    for &(header, kind, flags, words) in cases {
+        let bytes = raw_frame_bytes(kind, flags, words);
         assert_eq!(encoded_header(&header), bytes, "{header:?}");
         assert_eq!(parse(&bytes), Ok(Some((header, bytes.len()))));
     }
@@ -130,40 +108,33 @@ fn kinds_and_flags_that_no_header_has_are_refused_at_once() {
     for kind in (0..=u8::MAX).filter(|kind| !kinds.contains(kind)) {
         assert_eq!(parse(&[kind]), Err(WireError::UnknownKind), "{kind}");
     }
-    let refused = [
-        (1, 0b1100),
-        (1, 1 << 4),
-        (2, 1),
-        (3, 0b1100),
-        (4, 2),
-        (5, 1),
-        (6, 2),
-        (7, 1),
-        (8, 1),
-        (9, 2),
-        (10, 1),
-        (11, 1),
-        (12, 0b110),
-        (12, 1 << 3),
-        (13, 0b110),
-        (14, 1),
-        (15, 7),
-        (16, 1),
-        (17, 1),
-        (18, 5),
-        (19, 1 << 1),
-        (20, 7),
-        (21, 1),
-        (21, 1 << 2),
+    let refused: &[(u8, &[u8])] = &[
+        (1, &[0b1100, 1 << 4]),
+        (2, &[1]),
+        (3, &[0b1100]),
+        (4, &[2]),
+        (5, &[1]),
+        (6, &[2]),
+        (7, &[1]),
+        (8, &[1]),
+        (9, &[2]),
+        (10, &[1]),
+        (11, &[1]),
+        (12, &[0b110, 1 << 3]),
+        (13, &[0b110]),
+        (14, &[1]),
+        (15, &[7]),
+        (16, &[1]),
+        (17, &[1]),
+        (18, &[5]),
+        (19, &[1 << 1]),
+        (20, &[7]),
+        (21, &[1, 1 << 2]),
     ];
-    assert_eq!(
-        refused.iter().map(|(kind, _)| *kind).collect::<BTreeSet<u8>>(),
-        kinds,
-        "each kind has a line here"
-    );
-    for (kind, flags) in
-        refused.into_iter().chain(kinds.iter().flat_map(|kind| [(*kind, 1 << 6), (*kind, 1 << 7)]))
-    {
+    let refused_kinds: BTreeSet<u8> = refused.iter().map(|(kind, _)| *kind).collect();
+    assert_eq!(refused_kinds, kinds, "each kind has a line here");
+    let all = refused.iter().flat_map(|(kind, flags)| flags.iter().map(move |flags| (*kind, *flags)));
+    for (kind, flags) in all.chain(kinds.iter().flat_map(|kind| [(*kind, 1 << 6), (*kind, 1 << 7)])) {
         assert_eq!(parse(&[kind]), Ok(None), "{kind}");
         assert_eq!(parse(&[kind, flags]), Err(WireError::UnknownFlag), "{kind} with {flags:#b}");
     }
@@ -217,10 +188,7 @@ fn sample_headers_with_any_changed_byte_are_refused() {
     for header in sample_headers() {
         let bytes = encoded_header(&header);
         for at in 0..bytes.len() {
-            for byte in 0..=u8::MAX {
-                if byte == bytes[at] {
-                    continue;
-                }
+            for byte in (0..=u8::MAX).filter(|byte| *byte != bytes[at]) {
                 let mut changed = bytes.clone();
                 changed[at] = byte;
                 let judged = parse(&changed);

@@ -29,12 +29,10 @@ impl FrameHandler for Recorder {
         panic!("no frame has begun");
     }
 
-    fn bytes_placed(&mut self, _: LinkId, _: usize) {
-        panic!("no frame has begun");
-    }
+    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
 
-    fn payload_arrived(&mut self, _: LinkId, _: &[u8]) {
-        panic!("no frame has begun");
+    fn payload_arrived(&mut self, link: LinkId, _: &[u8]) {
+        panic!("no frame has begun on {link:?}");
     }
 
     fn link_event(&mut self, _: LinkId, event: LinkEvent) {

@@ -7,7 +7,7 @@ use homespun_host::abi::{FI_RECV, FI_TRANSMIT};
 use homespun_host::cq_attr;
 use libc::{c_int, c_void};
 
-use super::Probes;
+use super::{Family, Probes};
 use crate::bits::flags;
 use crate::setup::{Context, NULL, Node, bind, enable};
 
@@ -66,7 +66,7 @@ impl Objects<'_> {
 
 fn add_bind_probes(probes: &mut Probes) {
     let mut add = |probe: String, is_enabled, binds, flags| {
-        probes.add_endpoint_probe(format!("fi_ep_bind: {probe}"), move |context| {
+        probes.add(Family::Endpoint, format!("fi_ep_bind: {probe}"), move |context| {
             Objects::new(context, is_enabled).bind(binds, flags)
         });
     };
@@ -108,7 +108,7 @@ fn add_bind_probes(probes: &mut Probes) {
     add("cq of another domain".to_owned(), false, "cq of another domain: send recv", 0);
     let objects = ["cq", "cntr", "eq", "av", "domain", "fabric"];
     for (to, what) in objects.into_iter().flat_map(|to| objects.map(|what| (to, what))) {
-        probes.add_endpoint_probe(format!("fi_bind: {what} to {to}"), move |context| {
+        probes.add(Family::Endpoint, format!("fi_bind: {what} to {to}"), move |context| {
             let mut objects = Objects::new(context, false);
             bind(objects.get(to), objects.get(what), 0)
         });
@@ -127,12 +127,13 @@ fn add_enable_probes(probes: &mut Probes) {
         ("cq for sending, counter for receiving", "av or eq, cq: send, cntr: recv"),
         ("cq with FI_SELECTIVE_COMPLETION", "av or eq, cq: send recv selective"),
     ] {
-        probes.add_endpoint_probe(format!("fi_enable: {name}"), move |context| {
+        probes.add(Family::Endpoint, format!("fi_enable: {name}"), move |context| {
             let mut objects = Objects::new(context, false);
             objects.bind(binds, 0);
             enable(objects.node.ep)
         });
     }
-    probes.add_endpoint_probe("fi_enable: twice", |context| enable(context.open_enabled_node().ep));
-    probes.add_endpoint_probe("fi_enable: nothing bound", |context| enable(context.open_unbound_node().ep));
+    probes.add(Family::Endpoint, "fi_enable: twice", |context| enable(context.open_enabled_node().ep));
+    probes
+        .add(Family::Endpoint, "fi_enable: nothing bound", |context| enable(context.open_unbound_node().ep));
 }

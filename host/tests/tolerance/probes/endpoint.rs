@@ -2,7 +2,7 @@
 
 use libc::c_void;
 
-use super::Probes;
+use super::{Family, Probes};
 use crate::outcome::describe_result;
 use crate::patience::absence_timeout;
 use crate::setup::{
@@ -35,13 +35,15 @@ fn add_option_probes(probes: &mut Probes) {
             };
             for (text, len_bytes) in [("", 8_usize), (", 4 bytes", 4), (", 0 bytes", 0)] {
                 let end = format!("{text} {when} fi_enable");
-                probes.add_endpoint_probe(format!("fi_getopt: {name}{end}"), move |context| {
+                probes.add(Family::Endpoint, format!("fi_getopt: {name}{end}"), move |context| {
                     getopt(&open(context), 0, option, len_bytes)
                 });
                 for value in [0_usize, 64, usize::MAX] {
-                    probes.add_endpoint_probe(format!("fi_setopt: {name} {value:#x}{end}"), move |context| {
-                        setopt(&open(context), 0, option, value, len_bytes)
-                    });
+                    probes.add(
+                        Family::Endpoint,
+                        format!("fi_setopt: {name} {value:#x}{end}"),
+                        move |context| setopt(&open(context), 0, option, value, len_bytes),
+                    );
                 }
             }
         }
@@ -51,12 +53,12 @@ fn add_option_probes(probes: &mut Probes) {
 fn add_cancel_probes(probes: &mut Probes) {
     for (text, context_of) in [("context null", (|| NULL) as fn() -> *mut c_void), ("of nothing", op_context)]
     {
-        probes.add_endpoint_probe(format!("fi_cancel: {text}"), move |context| {
+        probes.add(Family::Endpoint, format!("fi_cancel: {text}"), move |context| {
             call!(context.open_enabled_node().ep, ops.cancel, context_of())
         });
     }
     for (text, times) in [("a receive", 1), ("a receive twice", 2)] {
-        probes.add_endpoint_probe(format!("fi_cancel: {text}"), move |context| {
+        probes.add(Family::Endpoint, format!("fi_cancel: {text}"), move |context| {
             let mut pair = context.open_pair_after_exchange();
             let (ep, receive) = (pair.right.ep, op_context());
             assert_success("fi_recv", recv(ep, receive));

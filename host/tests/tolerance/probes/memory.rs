@@ -5,7 +5,7 @@ use std::ptr;
 use homespun_host::abi::domain::{FiMrAttr, FidDomain};
 use libc::{c_int, iovec};
 
-use super::Probes;
+use super::{Family, Probes};
 use crate::bits::flags;
 use crate::setup::{NULL, call, leak_zeroed_memory, try_open};
 
@@ -55,7 +55,7 @@ fn usual_attr() -> FiMrAttr {
 
 pub(super) fn add_probes(probes: &mut Probes) {
     let mut add_reg = |name: String, arguments: Reg| {
-        probes.add_object_probe(format!("fi_mr_reg: {name}"), move |context| {
+        probes.add(Family::Object, format!("fi_mr_reg: {name}"), move |context| {
             reg(context.open_domain().1, arguments)
         });
     };
@@ -79,7 +79,7 @@ pub(super) fn add_probes(probes: &mut Probes) {
         add_reg(name.to_owned(), arguments);
     }
     let mut add_regattr = |name: String, flags: u64, change: Box<dyn Fn(&mut FiMrAttr)>| {
-        probes.add_object_probe(format!("fi_mr_regattr: {name}"), move |context| {
+        probes.add(Family::Object, format!("fi_mr_regattr: {name}"), move |context| {
             let (domain, mut attr) = (context.open_domain().1, usual_attr());
             change(&mut attr);
             try_open(|mr| call!(domain, mr.regattr, &raw const attr, flags, mr))
@@ -104,7 +104,7 @@ pub(super) fn add_probes(probes: &mut Probes) {
         add_regattr(name.to_owned(), 0, Box::new(change));
     }
     let mut add_regv = |name: String, has_vector, count, flags: u64| {
-        probes.add_object_probe(format!("fi_mr_regv: {name}"), move |context| {
+        probes.add(Family::Object, format!("fi_mr_regv: {name}"), move |context| {
             let domain = context.open_domain().1;
             let iov = if has_vector { leak_iov() } else { ptr::null() };
             try_open(|mr| call!(domain, mr.regv, iov, count, ALL, 0, 77, flags, mr, NULL))

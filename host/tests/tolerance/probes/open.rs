@@ -6,7 +6,7 @@ use std::ptr;
 use homespun_host::cq_attr;
 use libc::c_int;
 
-use super::Probes;
+use super::{Family, Probes};
 use crate::setup::{Context, NULL, bind, call, leak_zeroed_memory, provider_hints, try_open};
 
 pub(super) fn add_probes(probes: &mut Probes) {
@@ -29,14 +29,14 @@ fn add_getinfo_probes(probes: &mut Probes) {
     ];
     for (name, texts) in named {
         for (text, flags) in [("", 0), (" as source", 1 << 57)] {
-            probes.add_endpoint_probe(format!("fi_getinfo: {name}{text}"), move |context| {
+            probes.add(Family::Endpoint, format!("fi_getinfo: {name}{text}"), move |context| {
                 let hints = provider_hints(context.libfabric, &context.case);
                 let answer = context.libfabric.getinfo(texts[0], texts[1], flags, Some(&hints));
                 answer.map_or_else(|error| -error.raw(), |_| 0)
             });
         }
     }
-    probes.add_endpoint_probe("fi_getinfo: src_addr short", |context| {
+    probes.add(Family::Endpoint, "fi_getinfo: src_addr short", |context| {
         let mut hints = provider_hints(context.libfabric, &context.case);
         (hints.first_mut().src_addr, hints.first_mut().src_addrlen) = (leak_zeroed_memory(16).cast(), 4);
         let answer = context.libfabric.getinfo(None, None, 0, Some(&hints));
@@ -88,6 +88,6 @@ fn add_object_probes(probes: &mut Probes) {
         }),
     ];
     for (name, call) in calls {
-        probes.add_object_probe(name, call);
+        probes.add(Family::Object, name, call);
     }
 }

@@ -16,7 +16,7 @@ use self::call::{
 };
 use self::changes::CHANGES;
 use self::fixture::{AFTER, LEN_BYTES, PROBE, ROOM_BYTES, TAG, TransferFixture};
-use super::Probes;
+use super::{Family, Probes};
 use crate::bits::flags;
 use crate::outcome::describe_result;
 use crate::patience::absence_timeout;
@@ -26,12 +26,12 @@ pub(super) fn add_probes(probes: &mut Probes) {
     for (way, calls) in CALLS {
         for call in calls.split(' ') {
             for &(text, _, change) in CHANGES.iter().filter(|(_, applies, _)| applies(call)) {
-                probes.add_endpoint_probe(format!("{call}: {text}"), move |context| {
+                probes.add(Family::Endpoint, format!("{call}: {text}"), move |context| {
                     probe_call(context, call, way, |arguments| change(context, arguments))
                 });
             }
             for (bit, flag) in flags().filter(|_| takes_flags(call)) {
-                probes.add_endpoint_probe(format!("{call}: flags {flag}"), move |context| {
+                probes.add(Family::Endpoint, format!("{call}: flags {flag}"), move |context| {
                     probe_call(context, call, way, |arguments| arguments.flags = 1 << bit)
                 });
             }
@@ -91,9 +91,14 @@ fn find_completion(done: &[Completion], context: *mut c_void) -> Option<&Complet
 fn describe_completion(done: &[Completion], context: *mut c_void) -> String {
     match find_completion(done, context) {
         None => "silent".to_owned(),
-        Some(done) if done.error != 0 => format!("fails with {}", describe_result(-done.error)),
-        Some(_) => "completes".to_owned(),
+        Some(done) => describe_failure(&[*done]).unwrap_or("completes".to_owned()),
     }
+}
+
+/// Describes the first of these failures.
+fn describe_failure(done: &[Completion]) -> Option<String> {
+    let failed = done.iter().find(|done| done.error != 0)?;
+    Some(format!("fails with {}", describe_result(-failed.error)))
 }
 
 /// Makes the call at the left, and sends an ordinary message after it.
@@ -133,9 +138,8 @@ fn probe_initiator_call(
         let arrived =
             receives.iter().filter(|context| find_completion(&fixture.pair.at_right, **context).is_some());
         let with_data = fixture.pair.at_right.iter().any(|done| done.flags & 1 << 17 != 0);
-        let failed = fixture.pair.at_right.iter().find(|done| done.error != 0);
-        let failed = failed
-            .map_or(String::new(), |done| format!(", receive fails with {}", describe_result(-done.error)));
+        let failed = describe_failure(&fixture.pair.at_right);
+        let failed = failed.map_or(String::new(), |failure| format!(", receive {failure}"));
         let text = match (arrived.count(), effect) {
             (2, true) => "arrives",
             (2, false) => "arrives empty",
@@ -159,8 +163,7 @@ fn probe_initiator_call(
     } else {
         // A call without a completion may still report a failure. The context of the error entry does not
         // identify the operation.
-        let failed = fixture.pair.at_left.iter().find(|done| done.error != 0);
-        failed.map_or("silent".to_owned(), |done| format!("fails with {}", describe_result(-done.error)))
+        describe_failure(&fixture.pair.at_left).unwrap_or("silent".to_owned())
     };
     format!("0 {completion}, {effect}{after}")
 }

@@ -1,6 +1,6 @@
 //! Which peers are found on the core of a waiting thread.
 
-use homespun_conformance::transport::{BUDGET_FRAMES, Deadline, TestEndpoint, drive_until};
+use homespun_conformance::transport::{BUDGET_FRAMES, Backend, Deadline, TestEndpoint, drive_until};
 use homespun_engine::transport::Transport;
 
 use crate::ShmProvider;
@@ -13,13 +13,7 @@ fn open(instance: u64) -> TestEndpoint<ShmTransport> {
 
 /// Two endpoints with a link between them.
 fn open_linked() -> [TestEndpoint<ShmTransport>; 2] {
-    let mut endpoints = [open(1), open(2)];
-    let address = endpoints[1].address();
-    endpoints[0].connect(address);
-    drive_until(&mut endpoints, "the link", |endpoints| {
-        endpoints.iter().all(|endpoint| endpoint.recorder.live_link_count() == 1)
-    });
-    endpoints
+    Backend::new(&ShmProvider::new()).open_linked_pair().0
 }
 
 /// Whether an endpoint that waits on this core finds a peer there.

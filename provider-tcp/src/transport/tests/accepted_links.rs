@@ -6,9 +6,7 @@ use homespun_engine::address::Address;
 use homespun_engine::transport::{LinkError, LinkId, Transport};
 use homespun_engine::wire::address_claim::ClaimStatus;
 
-use super::address_claimer::{
-    AddressClaimer, LOOPBACK, await_end_of_checks, exchange_frames, vacant_address,
-};
+use super::address_claimer::{AddressClaimer, LOOPBACK, exchange_frames, open_checked_pair, vacant_address};
 use crate::TcpProvider;
 use crate::limits::PASS_MAX_ENDS;
 use crate::link::NO_ROOM;
@@ -92,21 +90,26 @@ fn peer_gets_in_although_strangers_have_taken_all_links() {
     assert_eq!(end_errors(&pair.server).first(), Some(&&NO_ROOM));
 }
 
-#[test]
-fn pass_displaces_few_links() {
-    let mut server = Side::open(&provider_with_grace(Duration::ZERO), LOOPBACK);
-    let _strangers = take_all_links(&mut server);
-    let mut before = end_errors(&server).len();
-    let _others: Vec<AddressClaimer> =
-        (0..10 * PASS_MAX_ENDS).map(|_| claim_vacant_address(STRANGER, &server)).collect();
-    let ended_max = before + 10 * PASS_MAX_ENDS as usize;
-    drive_until("the other strangers", &mut [&mut server], |sides| {
+/// Drives the endpoint until so many links have ended, only a few of them in each pass.
+fn check_few_links_end_in_a_pass(side: &mut Side, count: usize) {
+    let mut before = end_errors(side).len();
+    let all = before + count;
+    drive_until("the end of links", &mut [side], |sides| {
         let ended = end_errors(sides[0]).len();
         assert!(ended - before <= PASS_MAX_ENDS as usize, "{} links in one pass", ended - before);
         before = ended;
         // A check may end a link, too.
-        ended >= ended_max
+        ended >= all
     });
+}
+
+#[test]
+fn pass_displaces_few_links() {
+    let mut server = Side::open(&provider_with_grace(Duration::ZERO), LOOPBACK);
+    let _strangers = take_all_links(&mut server);
+    let _others: Vec<AddressClaimer> =
+        (0..10 * PASS_MAX_ENDS).map(|_| claim_vacant_address(STRANGER, &server)).collect();
+    check_few_links_end_in_a_pass(&mut server, 10 * PASS_MAX_ENDS as usize);
 }
 
 #[test]
@@ -116,24 +119,15 @@ fn late_hellos_displace_few_links_in_a_pass() {
     let count = 5 * PASS_MAX_ENDS as usize;
     let mut silent: Vec<AddressClaimer> =
         (0..count).map(|_| AddressClaimer::connect_from(STRANGER, &server)).collect();
-    drive_until("the silent connections", &mut [&mut server], |sides| {
-        sides[0].transport.half_open.len() == count
-    });
+    let are_accepted = |sides: &mut [&mut Side]| sides[0].transport.half_open.len() == count;
+    drive_until("the silent connections", &mut [&mut server], are_accepted);
     silent.iter_mut().for_each(|late| late.say_hello(vacant_address(), 1));
-    let first = end_errors(&server).len();
-    let mut before = first;
-    drive_until("all of their hellos", &mut [&mut server], |sides| {
-        let ended = end_errors(sides[0]).len();
-        assert!(ended - before <= PASS_MAX_ENDS as usize, "{} links in one pass", ended - before);
-        before = ended;
-        ended >= first + count
-    });
+    check_few_links_end_in_a_pass(&mut server, count);
 }
 
 #[test]
 fn flood_of_links_that_displace_others_does_not_stop_reads() {
-    let mut pair = Pair::open_connected(&provider_with_grace(Duration::ZERO), LOOPBACK);
-    await_end_of_checks(&mut pair);
+    let mut pair = open_checked_pair(&provider_with_grace(Duration::ZERO));
     let _strangers = take_all_links(&mut pair.server);
     let _others: Vec<AddressClaimer> =
         (0..10 * PASS_MAX_ENDS).map(|_| claim_vacant_address(STRANGER, &pair.server)).collect();

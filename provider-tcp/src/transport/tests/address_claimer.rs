@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use homespun_engine::address::Address;
 use homespun_engine::transport::Transport;
-use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
+use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello};
 use socket2::{Domain, Socket, Type};
 
 use crate::TcpProvider;
-use crate::testing::{Pair, Side, make_message};
+use crate::testing::{Pair, Side, drive_until, make_message};
 
 /// How long an endpoint of [`hasty_provider`] holds a link.
 const SHORT_HOLD: Duration = Duration::from_millis(200);
@@ -73,13 +73,8 @@ impl AddressClaimer {
     /// The records that have arrived after a hello.
     pub(super) fn records(&mut self) -> Vec<ClaimRecord> {
         self.read();
-        let records = self.received.get(HELLO_BYTES..).unwrap_or_default();
-        records
-            .as_chunks::<CLAIM_RECORD_BYTES>()
-            .0
-            .iter()
-            .map(|bytes| ClaimRecord::parse(bytes).unwrap())
-            .collect()
+        let (records, _) = self.received.get(HELLO_BYTES..).unwrap_or_default().as_chunks();
+        records.iter().map(|bytes| ClaimRecord::parse(bytes).unwrap()).collect()
     }
 
     pub(super) fn has(&mut self, status: ClaimStatus) -> bool {
@@ -114,11 +109,20 @@ pub(super) fn hasty_provider() -> TcpProvider {
     TcpProvider::new().with_hold_timeout(SHORT_HOLD)
 }
 
-/// Drives a pair until the checks of its links are over.
-pub(super) fn await_end_of_checks(pair: &mut Pair) {
+/// Opens two endpoints with a link whose checks are over.
+pub(super) fn open_checked_pair(provider: &TcpProvider) -> Pair {
+    let mut pair = Pair::open_connected(provider, LOOPBACK);
     pair.drive_until("the checks to end", |client, server| {
         !client.transport.address_claims.is_busy() && !server.transport.address_claims.is_busy()
     });
+    pair
+}
+
+/// Has a stranger claim the client's address. The server holds the link, and the client makes no progress.
+pub(super) fn hold_stranger(pair: &mut Pair) -> AddressClaimer {
+    let mut stranger = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
+    drive_until("a held link", &mut [&mut pair.server], |_| stranger.has(ClaimStatus::Held));
+    stranger
 }
 
 /// How many links were reported and have not ended.

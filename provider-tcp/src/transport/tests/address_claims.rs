@@ -12,8 +12,8 @@ use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Hello;
 
 use super::address_claimer::{
-    AddressClaimer, LOOPBACK, await_end_of_checks, encode_frame, exchange_frames, hasty_provider, live_count,
-    provider, vacant_address,
+    AddressClaimer, LOOPBACK, encode_frame, exchange_frames, hasty_provider, hold_stranger, live_count,
+    open_checked_pair, provider, vacant_address,
 };
 use super::hello::has_ended;
 use crate::limits::ARRIVAL_TOLERANCE_MS;
@@ -41,16 +41,11 @@ fn takeover_of_a_connected_peer_fails() {
 
 #[test]
 fn takeover_of_a_silent_peer_is_held_until_its_time_is_over() {
-    let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
+    let mut pair = open_checked_pair(&hasty_provider());
     // The peer lives, and makes no progress.
-    let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
-    let mut was_held = false;
-    drive_until("the end of the stranger", &mut [&mut pair.server], |_| {
-        was_held |= hostile.has(ClaimStatus::Held);
-        hostile.read()
-    });
-    assert!(was_held && !hostile.has(ClaimStatus::Admitted));
+    let mut hostile = hold_stranger(&mut pair);
+    drive_until("the end of the stranger", &mut [&mut pair.server], |_| hostile.read());
+    assert!(!hostile.has(ClaimStatus::Admitted));
     assert_eq!(pair.server.recorder.inboxes.len(), 1, "the stranger was reported");
     exchange_frames(&mut pair);
 }
@@ -97,8 +92,7 @@ fn uncontested_false_claim_is_refuted_in_the_background() {
 
 #[test]
 fn honest_claim_is_confirmed_in_the_background_by_one_connection() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
+    let mut pair = open_checked_pair(&provider());
     let accepted = |side: &mut Side| side.transport.half_open.take_next_serial();
     // The check is the only connection that the client has accepted.
     assert_eq!((accepted(&mut pair.client), accepted(&mut pair.server)), (1, 1));
@@ -144,8 +138,7 @@ fn relay_token(
 #[test]
 fn relayed_token_proves_nothing() {
     for relay_of in RELAYS {
-        let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
-        await_end_of_checks(&mut pair);
+        let mut pair = open_checked_pair(&hasty_provider());
         let Pair { client: victim, server: target, .. } = &mut pair;
         let listener = TcpListener::bind(relay_of(target)).unwrap();
         let mut stranger = AddressClaimer::claim(target, victim.transport.address(), 1);
@@ -171,11 +164,8 @@ fn link_of_a_relayed_token_gives_way_to_a_proven_link() {
         let mut stranger = AddressClaimer::claim(&target, victim.transport.address(), victim.instance);
         relay_token(&mut victim, &mut target, &mut stranger, &listener);
         let out = victim.transport.connect(target.transport.address());
-        drive_until(
-            "the victim's link, and the end of the stranger",
-            &mut [&mut target, &mut victim],
-            |sides| sides[1].is_up(out) && stranger.read(),
-        );
+        let what = "the victim's link, and the end of the stranger";
+        drive_until(what, &mut [&mut target, &mut victim], |sides| sides[1].is_up(out) && stranger.read());
         assert_eq!(live_count(&target), 1);
     }
 }
@@ -217,7 +207,7 @@ fn hellos_of_a_peer_and_its_successor_are_read_in_the_order_of_their_connections
     let vacated = vacant_address();
     let mut old = AddressClaimer::connect(&side);
     drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
-    old.send(&Hello { address: vacated, instance: 1 }.to_bytes());
+    old.say_hello(vacated, 1);
     old.send(&encode_frame());
     drop(old);
     let mut successor = Side::open(&provider, &vacated.to_string());
@@ -261,8 +251,7 @@ fn messages_of_a_peer_that_has_left_arrive_although_its_address_is_reserved() {
 
 #[test]
 fn link_whose_peer_has_ended_contests_no_claim() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
+    let mut pair = open_checked_pair(&provider());
     let address = pair.client.transport.address();
     pair.client.transport.send_inline(pair.out, &make_message(0, 1), b"").unwrap();
     pair.client.transport.flush();
@@ -279,11 +268,9 @@ fn link_whose_peer_has_ended_contests_no_claim() {
 
 #[test]
 fn sleeping_endpoint_wakes_for_its_checks() {
-    let mut pair = Pair::open_connected(&hasty_provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
+    let mut pair = open_checked_pair(&hasty_provider());
     assert_eq!(pair.server.transport.arm(), Armed::Asleep { look_again_after: None });
-    let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
-    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimStatus::Held));
+    let mut hostile = hold_stranger(&mut pair);
     // The peer makes no progress, so only the timeout ends the stranger's link.
     while !hostile.read() {
         match pair.server.transport.arm() {
@@ -298,10 +285,8 @@ fn sleeping_endpoint_wakes_for_its_checks() {
 
 #[test]
 fn stop_accepting_drops_held_links() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
-    let mut hostile = AddressClaimer::claim(&pair.server, pair.client.transport.address(), 1);
-    drive_until("the stranger to be held", &mut [&mut pair.server], |_| hostile.has(ClaimStatus::Held));
+    let mut pair = open_checked_pair(&provider());
+    let mut hostile = hold_stranger(&mut pair);
     pair.server.transport.stop_accepting();
     assert_eq!(pair.server.transport.accepted.len(), 1);
     assert!(has_ended(&mut hostile.stream));
@@ -312,8 +297,8 @@ fn stop_accepting_drops_held_links() {
 /// it.
 #[test]
 fn held_link_of_an_endpoint_that_stops_accepting_is_admitted() {
-    let provider = provider();
     const PASSES: u32 = 8;
+    let provider = provider();
     // The sides make their first passes in every order.
     for order in 0..1 << PASSES {
         let mut sides = [Side::open(&provider, LOOPBACK), Side::open(&provider, LOOPBACK)];
@@ -338,8 +323,7 @@ fn held_link_of_an_endpoint_that_stops_accepting_is_admitted() {
 
 #[test]
 fn endpoint_that_stops_accepting_listens_only_while_it_has_links_of_its_own() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
+    let mut pair = open_checked_pair(&provider());
     let closing = pair.client.transport.address();
     pair.client.transport.stop_accepting();
     let refused = pair.server.transport.connect(closing);

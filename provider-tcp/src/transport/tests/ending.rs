@@ -19,17 +19,19 @@ use crate::TcpProvider;
 use crate::limits::{PASS_MAX_ENDS, USER_TIMEOUT_MS};
 use crate::testing::{Pair, Side, drive_until, make_message, make_payload};
 
-/// Connects a hand-made peer and exchanges hellos. Returns its connection, and the link at the endpoint.
-fn connect_raw_peer(side: &mut Side) -> (TcpStream, LinkId) {
+/// Opens an endpoint, connects a hand-made peer and exchanges hellos. Returns the endpoint, the connection of
+/// the peer, and the link at the endpoint.
+fn open_with_raw_peer() -> (Side, TcpStream, LinkId) {
+    let mut side = Side::open(&TcpProvider::new(), LOOPBACK);
     let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
     raw.set_nodelay(true).unwrap();
     let address: SocketAddr = "127.0.0.1:100".parse().unwrap();
     raw.write_all(&Hello { address: address.into(), instance: 7 }.to_bytes()).unwrap();
-    drive_until("the hello", &mut [side], |sides| sides[0].only_link().is_some());
+    drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
     raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     raw.read_exact(&mut [0; HELLO_BYTES + CLAIM_RECORD_BYTES]).unwrap();
     let link = side.only_link().unwrap();
-    (raw, link)
+    (side, raw, link)
 }
 
 fn encode_frame(len_bytes: usize, tag: u64) -> Vec<u8> {
@@ -47,6 +49,10 @@ fn drive_until_down(side: &mut Side, link: LinkId) -> LinkError {
     side.down_error(link).unwrap().clone()
 }
 
+fn open_with_connect_timeout(timeout: Duration) -> Side {
+    Side::open(&TcpProvider::new().with_connect_timeout(Some(timeout)), LOOPBACK)
+}
+
 /// The kernel drops the first packet of each further connection to a listener whose backlog is full.
 #[test]
 fn connect_without_an_answer_ends_at_its_limit() {
@@ -54,8 +60,7 @@ fn connect_without_an_answer_ends_at_its_limit() {
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     listener.listen(0).unwrap();
     let silent = listener.local_addr().unwrap().as_socket().unwrap();
-    let mut side =
-        Side::open(&TcpProvider::new().with_connect_timeout(Some(Duration::from_millis(300))), "127.0.0.1:0");
+    let mut side = open_with_connect_timeout(Duration::from_millis(300));
     let links: Vec<LinkId> = (0..4).map(|_| side.transport.connect(silent.into())).collect();
     drive_until("the limit", &mut [&mut side], |sides| {
         links.iter().any(|link| sides[0].down_error(*link).is_some())
@@ -73,13 +78,13 @@ fn limit_of_a_connect_goes_on_after_the_peer_has_cut_it_short() {
         SockRef::from(&*link.stream).tcp_user_timeout().unwrap().unwrap()
     };
     let all = Duration::from_secs(1000);
-    let mut side = Side::open(&TcpProvider::new().with_connect_timeout(Some(all)), "127.0.0.1:0");
+    let mut side = open_with_connect_timeout(all);
     let mut link = side.transport.connect(peer);
     let mut left = all;
     for _ in 0..3 {
         assert!(limit_of(&mut side, link) <= left);
         drop(listener.accept().unwrap());
-        drive_until("the end of the link", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
+        drive_until_down(&mut side, link);
         thread::sleep(Duration::from_millis(2));
         link = side.transport.connect_again(peer);
         let before = mem::replace(&mut left, limit_of(&mut side, link));
@@ -88,13 +93,12 @@ fn limit_of_a_connect_goes_on_after_the_peer_has_cut_it_short() {
     let other = side.transport.connect(peer);
     assert_eq!(limit_of(&mut side, other), all, "a new attempt");
 
-    let mut side =
-        Side::open(&TcpProvider::new().with_connect_timeout(Some(Duration::from_millis(1))), "127.0.0.1:0");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut side = open_with_connect_timeout(Duration::from_millis(1));
+    let listener = TcpListener::bind(LOOPBACK).unwrap();
     let peer: Address = listener.local_addr().unwrap().into();
     let link = side.transport.connect(peer);
     drop(listener.accept().unwrap());
-    drive_until("the end of the link", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
+    drive_until_down(&mut side, link);
     thread::sleep(Duration::from_millis(2));
     let late = side.transport.connect_again(peer);
     assert_eq!(drive_until_down(&mut side, late), LinkError::System(Errno::ETIMEDOUT));
@@ -151,8 +155,7 @@ fn connect_to_another_family_fails_with_eafnosupport() {
 
 #[test]
 fn peer_death_inside_a_header_is_econnreset() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let (mut raw, link) = connect_raw_peer(&mut side);
+    let (mut side, mut raw, link) = open_with_raw_peer();
     raw.write_all(&encode_frame(3, 1)).unwrap();
     raw.write_all(&encode_frame(100, 2)[..5]).unwrap();
     drop(raw);
@@ -163,8 +166,7 @@ fn peer_death_inside_a_header_is_econnreset() {
 
 #[test]
 fn frames_before_peer_death_are_read_after_a_failed_write() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let (mut raw, link) = connect_raw_peer(&mut side);
+    let (mut side, mut raw, link) = open_with_raw_peer();
     // Send few frames, so that all arrive before the reset. A reset destroys frames in flight.
     for tag in 0..10 {
         raw.write_all(&encode_frame(1_000, tag)).unwrap();
@@ -178,8 +180,7 @@ fn frames_before_peer_death_are_read_after_a_failed_write() {
 
 #[test]
 fn orderly_end_after_a_failed_write_is_closed() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let (mut raw, link) = connect_raw_peer(&mut side);
+    let (mut side, mut raw, link) = open_with_raw_peer();
     raw.write_all(&encode_frame(10, 1)).unwrap();
     drop(raw);
     // The peer's kernel answers the first write with a reset. Then a later write fails.

@@ -4,11 +4,10 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use homespun_engine::transport::{Close, Transport};
-use homespun_engine::wire::address_claim::ClaimStatus;
 use socket2::SockRef;
 
 use super::address_claimer::{
-    AddressClaimer, LOOPBACK, await_end_of_checks, exchange_frames, live_count, provider,
+    AddressClaimer, LOOPBACK, exchange_frames, hold_stranger, live_count, open_checked_pair, provider,
 };
 use crate::limits::HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS;
 use crate::links::Slot;
@@ -16,16 +15,11 @@ use crate::testing::{Pair, Side, drive_until, make_message};
 
 #[test]
 fn few_held_links_whose_peers_have_hung_up_are_kept() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
-    let address = pair.client.transport.address();
-    let server = &mut pair.server;
+    let mut pair = open_checked_pair(&provider());
     for _ in 0..3 * HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS {
-        let mut stranger = AddressClaimer::claim(server, address, 1);
-        // The peer, which would refute the claim, makes no progress.
-        drive_until("a held stranger", &mut [server], |_| stranger.has(ClaimStatus::Held));
+        drop(hold_stranger(&mut pair));
     }
-    drive_until("most of them to be dropped", &mut [server], |sides| {
+    drive_until("most of them to be dropped", &mut [&mut pair.server], |sides| {
         sides[0].transport.accepted.len() == 1 + HELD_HUNG_UP_MAX_LINKS_OF_ADDRESS
     });
     exchange_frames(&mut pair);
@@ -33,11 +27,8 @@ fn few_held_links_whose_peers_have_hung_up_are_kept() {
 
 #[test]
 fn held_link_ends_when_its_peer_resets_it() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
-    let address = pair.client.transport.address();
-    let mut stranger = AddressClaimer::claim(&pair.server, address, 1);
-    drive_until("a held link", &mut [&mut pair.server], |_| stranger.has(ClaimStatus::Held));
+    let mut pair = open_checked_pair(&provider());
+    let stranger = hold_stranger(&mut pair);
     SockRef::from(&stranger.stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stranger);
     drive_until("the end of the link", &mut [&mut pair.server], |sides| {
@@ -48,8 +39,7 @@ fn held_link_ends_when_its_peer_resets_it() {
 
 #[test]
 fn frames_of_a_held_link_arrive_although_the_peer_has_closed_it() {
-    let mut pair = Pair::open_connected(&provider(), LOOPBACK);
-    await_end_of_checks(&mut pair);
+    let mut pair = open_checked_pair(&provider());
     let second = pair.client.transport.connect(pair.server.transport.address());
     let Pair { client, server, .. } = &mut pair;
     let has_token = |client: &mut Side| {

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use homespun_engine::address::Address;
-use homespun_engine::transport::{LinkError, Transport};
+use homespun_engine::transport::{LinkError, LinkId, Transport};
 use homespun_engine::wire::address_claim::{CLAIM_RECORD_BYTES, ClaimRecord, ClaimStatus};
 use homespun_engine::wire::frame::{self, HEADER_MAX_BYTES};
 use homespun_engine::wire::hello::{HELLO_BYTES, Hello, VERSION};
@@ -31,12 +31,33 @@ pub(super) fn has_ended(stream: &mut TcpStream) -> bool {
     }
 }
 
+/// Opens an endpoint, and connects a stranger that says nothing.
+fn open_with_stranger(bind: &str) -> (Side, TcpStream) {
+    let side = Side::open(&TcpProvider::new(), bind);
+    let stranger = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    (side, stranger)
+}
+
+/// Connects the endpoint to a listener. Returns the link, and the listener's end of it.
+fn connect_to(listener: &TcpListener, side: &mut Side) -> (LinkId, TcpStream) {
+    let link = side.transport.connect(listener.local_addr().unwrap().into());
+    (link, listener.accept().unwrap().0)
+}
+
+/// Waits until a new link takes a frame, which then leaves with the hello.
+fn stage_frame(side: &mut Side, link: LinkId) {
+    drive_until("the connection", &mut [], |_| {
+        side.transport.receive(64, &mut side.recorder);
+        side.transport.send_inline(link, &make_message(3, 5), b"abc").is_ok()
+    });
+}
+
 #[test]
 fn connect_uses_the_bound_source_address() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.2:0");
-    side.transport.connect(listener.local_addr().unwrap().into());
-    let (_, remote) = listener.accept().unwrap();
+    let (_, raw) = connect_to(&listener, &mut side);
+    let remote = raw.peer_addr().unwrap();
     assert_eq!(remote.ip(), side.transport.address().ip());
     assert_ne!(remote.port(), side.transport.address().port());
 }
@@ -45,13 +66,8 @@ fn connect_uses_the_bound_source_address() {
 fn hello_and_first_frame_leave_in_one_write() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let link = side.transport.connect(listener.local_addr().unwrap().into());
-    let (mut raw, _) = listener.accept().unwrap();
-    drive_until("the connection", &mut [], |_| {
-        side.transport.receive(64, &mut side.recorder);
-        side.transport.send_inline(link, &make_message(3, 5), b"abc").is_ok()
-    });
-
+    let (link, mut raw) = connect_to(&listener, &mut side);
+    stage_frame(&mut side, link);
     let mut expected =
         Hello { address: side.transport.address(), instance: side.instance }.to_bytes().to_vec();
     let mut head = [0; HEADER_MAX_BYTES];
@@ -60,16 +76,12 @@ fn hello_and_first_frame_leave_in_one_write() {
     expected.extend(b"abc");
     let mut received = vec![0; expected.len()];
     raw.set_nonblocking(true).unwrap();
-    drive_until("hello and frame", &mut [&mut side], |_| match raw.read(&mut received) {
-        Ok(count) => {
-            assert_eq!(count, received.len(), "more reads than one");
-            true
-        }
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::WouldBlock);
-            false
-        }
+    let mut count_bytes = 0;
+    drive_until("hello and frame", &mut [&mut side], |_| {
+        count_bytes = raw.read(&mut received).unwrap_or_default();
+        count_bytes > 0
     });
+    assert_eq!(count_bytes, received.len(), "more reads than one");
     assert_eq!(received, expected);
     assert!(!side.is_up(link), "up without a hello");
 }
@@ -77,8 +89,7 @@ fn hello_and_first_frame_leave_in_one_write() {
 #[test]
 fn claimed_address_is_checked_against_the_connection() {
     for (claimed, believed) in [("203.0.113.77:100", "127.0.0.1:100"), ("127.0.0.9:100", "127.0.0.9:100")] {
-        let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-        let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+        let (mut side, mut raw) = open_with_stranger("127.0.0.1:0");
         raw.write_all(&encode_hello(claimed)).unwrap();
         drive_until("the hello", &mut [&mut side], |sides| sides[0].only_link().is_some());
         let link = side.only_link().unwrap();
@@ -94,8 +105,7 @@ fn connection_without_hello_is_dropped_unreported() {
     let strangers: [&[u8]; 5] =
         [b"GET / HTTP/1.1\r\n\r\n", b"\0", &no_port, &encode_hello("127.0.0.1:1")[..47], b""];
     for bytes in strangers {
-        let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-        let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+        let (mut side, mut raw) = open_with_stranger("127.0.0.1:0");
         raw.write_all(bytes).unwrap();
         raw.shutdown(std::net::Shutdown::Write).unwrap();
         drive_until("the stranger to be dropped", &mut [&mut side], |_| has_ended(&mut raw));
@@ -106,8 +116,7 @@ fn connection_without_hello_is_dropped_unreported() {
 
 #[test]
 fn request_of_libfabrics_tcp_is_refused_in_its_protocol() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    let (mut side, mut raw) = open_with_stranger("127.0.0.1:0");
     // The header of a request: version, type, and the length of the data in network order.
     let mut request = [0; 34];
     request[0] = 3;
@@ -141,8 +150,7 @@ fn stranger_is_refused_by_its_own_bytes_and_not_by_those_of_another() {
 fn connect_to_another_service_is_a_protocol_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let link = side.transport.connect(listener.local_addr().unwrap().into());
-    let (mut raw, _) = listener.accept().unwrap();
+    let (link, mut raw) = connect_to(&listener, &mut side);
     raw.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").unwrap();
     drive_until("the end", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
     assert_eq!(side.down_error(link), Some(&LinkError::Protocol("not a homespun endpoint")));
@@ -157,8 +165,7 @@ fn encode_hello_of_next_version() -> Vec<u8> {
 
 #[test]
 fn peer_of_another_version_learns_the_version_of_this_side() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    let (mut side, mut raw) = open_with_stranger("127.0.0.1:0");
     raw.write_all(&[&encode_hello_of_next_version()[..], b"frames"].concat()).unwrap();
     raw.set_nonblocking(true).unwrap();
     let mut answer = Vec::new();
@@ -174,29 +181,19 @@ fn acceptor_of_another_version_is_named_even_if_it_resets_the_connection() {
     for is_reset in [false, true] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-        let link = side.transport.connect(listener.local_addr().unwrap().into());
-        let (mut raw, _) = listener.accept().unwrap();
-        drive_until("the connection", &mut [], |_| {
-            side.transport.receive(64, &mut side.recorder);
-            side.transport.send_inline(link, &make_message(3, 5), b"abc").is_ok()
-        });
+        let (link, mut raw) = connect_to(&listener, &mut side);
+        stage_frame(&mut side, link);
         side.transport.flush();
         // The system resets a connection that is closed while bytes are unread.
         raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         raw.peek(&mut [0]).unwrap();
         raw.write_all(&encode_hello_of_next_version()).unwrap();
-        let _open = if is_reset {
-            drop(raw);
-            None
-        } else {
-            Some(raw)
-        };
+        let _open = (!is_reset).then_some(raw);
         drive_until("the end", &mut [&mut side], |sides| sides[0].down_error(link).is_some());
         assert_eq!(side.down_error(link), Some(&LinkError::OtherVersion { theirs: VERSION + 1 }));
 
         // The next link takes no frames that would be lost.
-        let next = side.transport.connect(listener.local_addr().unwrap().into());
-        let (mut raw, _) = listener.accept().unwrap();
+        let (next, mut raw) = connect_to(&listener, &mut side);
         drive_until("the hello", &mut [&mut side], |_| {
             raw.set_nonblocking(true).unwrap();
             raw.peek(&mut [0]).is_ok()
@@ -269,8 +266,7 @@ fn half_open_limit_drops_the_oldest() {
 
 #[test]
 fn stop_accepting_ends_half_open_connections() {
-    let mut side = Side::open(&TcpProvider::new(), "[::1]:0");
-    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    let (mut side, mut raw) = open_with_stranger("[::1]:0");
     raw.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());
     side.transport.stop_accepting();
@@ -283,8 +279,7 @@ fn stop_accepting_ends_half_open_connections() {
 
 #[test]
 fn hello_is_answered_only_when_complete() {
-    let mut side = Side::open(&TcpProvider::new(), "127.0.0.1:0");
-    let mut raw = TcpStream::connect(side.transport.address().socket_addr()).unwrap();
+    let (mut side, mut raw) = open_with_stranger("127.0.0.1:0");
     let hello = encode_hello("127.0.0.1:100");
     raw.write_all(&hello[..HELLO_BYTES - 1]).unwrap();
     drive_until("it to be accepted", &mut [&mut side], |sides| !sides[0].transport.half_open.is_empty());

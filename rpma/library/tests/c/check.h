@@ -32,8 +32,8 @@ static inline struct ibv_wc next_completion(struct rpma_cq *cq) {
 }
 
 /* Waits for the next completion, and checks all its fields. */
-static inline void expect_completion(struct rpma_cq *cq, uint64_t context, enum ibv_wc_opcode opcode,
-                                     uint32_t byte_len, uint32_t qp_num) {
+static inline void expect_fields(struct rpma_cq *cq, uint64_t context, enum ibv_wc_opcode opcode,
+                                 uint32_t byte_len, uint32_t qp_num, unsigned flags, uint32_t imm) {
     struct ibv_wc wc = next_completion(cq);
     if (wc.status != IBV_WC_SUCCESS) {
         fprintf(stderr, "operation %lu: %s\n", (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
@@ -43,10 +43,16 @@ static inline void expect_completion(struct rpma_cq *cq, uint64_t context, enum 
     CHECK(wc.opcode == opcode);
     CHECK(wc.byte_len == byte_len);
     CHECK(wc.qp_num == qp_num);
-    CHECK(wc.wc_flags == 0);
+    CHECK(wc.wc_flags == flags);
     CHECK(wc.vendor_err == 0);
-    CHECK(wc.imm_data == 0);
+    CHECK(ntohl(wc.imm_data) == imm);
     CHECK(wc.src_qp == 0 && wc.pkey_index == 0 && wc.slid == 0 && wc.sl == 0 && wc.dlid_path_bits == 0);
+}
+
+/* The same for one without immediate data. */
+static inline void expect_completion(struct rpma_cq *cq, uint64_t context, enum ibv_wc_opcode opcode,
+                                     uint32_t byte_len, uint32_t qp_num) {
+    expect_fields(cq, context, opcode, byte_len, qp_num, 0, 0);
 }
 
 static inline void expect_failure(struct rpma_cq *cq, uint64_t context, enum ibv_wc_status status,

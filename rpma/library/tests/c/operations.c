@@ -4,54 +4,43 @@
 
 static void expect_immediate(struct rpma_cq *cq, uint64_t context, enum ibv_wc_opcode opcode,
                              uint32_t byte_len, uint32_t qp_num) {
-    struct ibv_wc wc = next_completion(cq);
-    CHECK(wc.status == IBV_WC_SUCCESS);
-    CHECK(wc.wr_id == context);
-    CHECK(wc.opcode == opcode);
-    CHECK(wc.byte_len == byte_len);
-    CHECK(wc.wc_flags == IBV_WC_WITH_IMM);
-    CHECK(ntohl(wc.imm_data) == IMM);
-    CHECK(wc.qp_num == qp_num);
-    CHECK(wc.vendor_err == 0 && wc.src_qp == 0 && wc.pkey_index == 0);
-    CHECK(wc.slid == 0 && wc.sl == 0 && wc.dlid_path_bits == 0);
+    expect_fields(cq, context, opcode, byte_len, qp_num, IBV_WC_WITH_IMM, IMM);
 }
 
 static void test_accesses(void) {
-    struct pair pair;
-    connect_pair(&pair, NULL);
-    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
+    struct pair pair = open_pair();
 
-    strcpy(far.bytes + 8, "of the peer");
-    OK(rpma_read(pair.client, near.mr, 16, far.remote, 8, 12, ALWAYS, NUMBER(1)));
+    strcpy(pair.far.bytes + 8, "of the peer");
+    OK(rpma_read(pair.client, pair.near.mr, 16, pair.far.remote, 8, 12, ALWAYS, NUMBER(1)));
     expect_completion(pair.client_cq, 1, IBV_WC_RDMA_READ, 12, pair.client_qp);
-    CHECK(strcmp(near.bytes + 16, "of the peer") == 0);
+    CHECK(strcmp(pair.near.bytes + 16, "of the peer") == 0);
 
-    strcpy(near.bytes, "for the peer");
-    OK(rpma_write(pair.client, far.remote, 64, near.mr, 0, 13, ALWAYS, NUMBER(2)));
+    strcpy(pair.near.bytes, "for the peer");
+    OK(rpma_write(pair.client, pair.far.remote, 64, pair.near.mr, 0, 13, ALWAYS, NUMBER(2)));
     expect_completion(pair.client_cq, 2, IBV_WC_RDMA_WRITE, 13, pair.client_qp);
-    CHECK(strcmp(far.bytes + 64, "for the peer") == 0);
+    CHECK(strcmp(pair.far.bytes + 64, "for the peer") == 0);
 
     /* A success that is not to be reported is not; the next completion tells of it. */
-    OK(rpma_write(pair.client, far.remote, 128, near.mr, 0, 13, ON_ERROR, NUMBER(3)));
-    OK(rpma_atomic_write(pair.client, far.remote, 256, "12345678", ALWAYS, NUMBER(4)));
+    OK(rpma_write(pair.client, pair.far.remote, 128, pair.near.mr, 0, 13, ON_ERROR, NUMBER(3)));
+    OK(rpma_atomic_write(pair.client, pair.far.remote, 256, "12345678", ALWAYS, NUMBER(4)));
     expect_completion(pair.client_cq, 4, IBV_WC_RDMA_WRITE, 8, pair.client_qp);
-    CHECK(strcmp(far.bytes + 128, "for the peer") == 0);
-    CHECK(memcmp(far.bytes + 256, "12345678", 9) == 0);
+    CHECK(strcmp(pair.far.bytes + 128, "for the peer") == 0);
+    CHECK(memcmp(pair.far.bytes + 256, "12345678", 9) == 0);
 
-    OK(rpma_write_atomic(pair.client, far.remote, 512, near.mr, 4, ALWAYS, NUMBER(5)));
+    OK(rpma_write_atomic(pair.client, pair.far.remote, 512, pair.near.mr, 4, ALWAYS, NUMBER(5)));
     expect_completion(pair.client_cq, 5, IBV_WC_RDMA_WRITE, 8, pair.client_qp);
-    CHECK(memcmp(far.bytes + 512, "the peer", 9) == 0);
+    CHECK(memcmp(pair.far.bytes + 512, "the peer", 9) == 0);
 
-    OK(rpma_write(pair.client, far.remote, 0, near.mr, 0, 13, ON_ERROR, NUMBER(6)));
-    OK(rpma_flush(pair.client, far.remote, 0, 13, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NUMBER(7)));
+    OK(rpma_write(pair.client, pair.far.remote, 0, pair.near.mr, 0, 13, ON_ERROR, NUMBER(6)));
+    OK(rpma_flush(pair.client, pair.far.remote, 0, 13, RPMA_FLUSH_TYPE_VISIBILITY, ALWAYS, NUMBER(7)));
     expect_completion(pair.client_cq, 7, IBV_WC_RDMA_READ, 13, pair.client_qp);
-    CHECK(strcmp(far.bytes, "for the peer") == 0);
+    CHECK(strcmp(pair.far.bytes, "for the peer") == 0);
 
-    OK(rpma_recv(pair.server, far.mr, 1024, 8, NUMBER(8)));
-    OK(rpma_write_with_imm(pair.client, far.remote, 700, near.mr, 0, 13, ALWAYS, IMM, NUMBER(9)));
+    OK(rpma_recv(pair.server, pair.far.mr, 1024, 8, NUMBER(8)));
+    OK(rpma_write_with_imm(pair.client, pair.far.remote, 700, pair.near.mr, 0, 13, ALWAYS, IMM, NUMBER(9)));
     expect_completion(pair.client_cq, 9, IBV_WC_RDMA_WRITE, 13, pair.client_qp);
     expect_immediate(pair.server_cq, 8, IBV_WC_RECV_RDMA_WITH_IMM, 13, pair.server_qp);
-    CHECK(strcmp(far.bytes + 700, "for the peer") == 0);
+    CHECK(strcmp(pair.far.bytes + 700, "for the peer") == 0);
 
     /* Accesses of no bytes need no memory. */
     OK(rpma_read(pair.client, NULL, 0, NULL, 0, 0, ALWAYS, NUMBER(10)));
@@ -63,8 +52,6 @@ static void test_accesses(void) {
     expect_immediate(pair.server_cq, 12, IBV_WC_RECV_RDMA_WITH_IMM, 0, pair.server_qp);
 
     close_pair(&pair);
-    close_memory(&near);
-    close_memory(&far);
 }
 
 /* An access with memory on one side only, or with a place and no memory. */
@@ -83,12 +70,10 @@ static void test_accesses(void) {
     } while (0)
 
 static void test_invalid_accesses(void) {
-    struct pair pair;
-    connect_pair(&pair, NULL);
-    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
+    struct pair pair = open_pair();
     struct rpma_conn *conn = pair.client;
-    struct rpma_mr_local *mr = near.mr, *useless = NULL;
-    struct rpma_mr_remote *remote = far.remote;
+    struct rpma_mr_local *mr = pair.near.mr, *useless = NULL;
+    struct rpma_mr_remote *remote = pair.far.remote;
 
 #define READ(conn, local, offset, remote, remote_offset, len) \
     rpma_read(conn, local, offset, remote, remote_offset, len, ALWAYS, NULL)
@@ -132,7 +117,7 @@ static void test_invalid_accesses(void) {
     RETURNS(RPMA_E_NOSUPP, rpma_flush(conn, remote, 0, 8, RPMA_FLUSH_TYPE_PERSISTENT, ALWAYS, NULL));
 
     /* What hardware could not write to takes no data. Anything can be sent, and written to the peer. */
-    OK(rpma_mr_reg(pair.peer, near.bytes, 8, RPMA_MR_USAGE_READ_SRC, &useless));
+    OK(rpma_mr_reg(pair.listener.peer, pair.near.bytes, 8, RPMA_MR_USAGE_READ_SRC, &useless));
     INVALID(rpma_read(conn, useless, 0, remote, 0, 8, ALWAYS, NULL));
     INVALID(rpma_recv(conn, useless, 0, 8, NULL));
     OK(rpma_write(conn, remote, 0, useless, 0, 8, ALWAYS, NUMBER(77)));
@@ -147,14 +132,10 @@ static void test_invalid_accesses(void) {
     OK(rpma_mr_dereg(&useless));
 
     close_pair(&pair);
-    close_memory(&near);
-    close_memory(&far);
 }
 
 static void test_messages(void) {
-    struct pair pair;
-    connect_pair(&pair, NULL);
-    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
+    struct pair pair = open_pair();
     struct rpma_cq *rcq = (struct rpma_cq *)&pair;
     struct ibv_wc wcs[4];
     int got = 0, fd = -1;
@@ -172,21 +153,16 @@ static void test_messages(void) {
     INVALID(rpma_conn_get_compl_fd(pair.client, NULL));
     INVALID(rpma_conn_wait(pair.client, 0, NULL, NULL));
 
-    strcpy(near.bytes, "hello");
-    OK(rpma_recv(pair.server, far.mr, 8, 100, NUMBER(1)));
-    OK(rpma_send(pair.client, near.mr, 0, 6, ALWAYS, NUMBER(2)));
+    strcpy(pair.near.bytes, "hello");
+    OK(rpma_recv(pair.server, pair.far.mr, 8, 100, NUMBER(1)));
+    OK(rpma_send(pair.client, pair.near.mr, 0, 6, ALWAYS, NUMBER(2)));
     expect_completion(pair.server_cq, 1, IBV_WC_RECV, 6, pair.server_qp);
     expect_completion(pair.client_cq, 2, IBV_WC_SEND, 6, pair.client_qp);
-    CHECK(strcmp(far.bytes + 8, "hello") == 0);
+    CHECK(strcmp(pair.far.bytes + 8, "hello") == 0);
 
-    OK(rpma_recv(pair.server, far.mr, 200, 100, NUMBER(3)));
-    OK(rpma_send_with_imm(pair.client, near.mr, 0, 6, ON_ERROR, IMM, NUMBER(4)));
+    OK(rpma_recv(pair.server, pair.far.mr, 200, 100, NUMBER(3)));
+    OK(rpma_send_with_imm(pair.client, pair.near.mr, 0, 6, ON_ERROR, IMM, NUMBER(4)));
     expect_immediate(pair.server_cq, 3, IBV_WC_RECV, 6, pair.server_qp);
-
-    OK(rpma_recv(pair.server, NULL, 0, 0, NUMBER(5)));
-    OK(rpma_send(pair.client, NULL, 0, 0, ALWAYS, NUMBER(6)));
-    expect_completion(pair.server_cq, 5, IBV_WC_RECV, 0, pair.server_qp);
-    expect_completion(pair.client_cq, 6, IBV_WC_SEND, 0, pair.client_qp);
 
     /* The descriptor is readable while there is a completion, and only then. */
     OK(rpma_cq_get_fd(pair.server_cq, &fd));
@@ -195,40 +171,38 @@ static void test_messages(void) {
     set_nonblocking(fd);
     RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_wait(pair.server_cq));
     RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_get_wc(pair.server_cq, 1, wcs, NULL));
-    OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(10)));
-    OK(rpma_send(pair.client, near.mr, 0, 6, ALWAYS, NUMBER(20)));
-    expect_completion(pair.client_cq, 20, IBV_WC_SEND, 6, pair.client_qp);
+    OK(rpma_recv(pair.server, NULL, 0, 0, NUMBER(5)));
+    OK(rpma_send(pair.client, NULL, 0, 0, ALWAYS, NUMBER(6)));
+    expect_completion(pair.client_cq, 6, IBV_WC_SEND, 0, pair.client_qp);
     wait_readable(fd);
     OK(rpma_cq_wait(pair.server_cq));
     OK(rpma_cq_get_wc(pair.server_cq, 4, wcs, &got));
-    CHECK(got == 1 && wcs[0].wr_id == 10);
+    CHECK(got == 1 && wcs[0].wr_id == 5 && wcs[0].byte_len == 0);
     CHECK(!is_readable(fd));
     INVALID(rpma_cq_get_wc(pair.server_cq, 0, wcs, &got));
     INVALID(rpma_cq_get_wc(pair.server_cq, -1, wcs, &got));
     INVALID(rpma_cq_get_wc(pair.server_cq, 1, NULL, &got));
     INVALID(rpma_cq_get_wc(pair.server_cq, 2, wcs, NULL));
 
-    INVALID(rpma_send(pair.client, near.mr, 0, 6, 0, NULL));
+    INVALID(rpma_send(pair.client, pair.near.mr, 0, 6, 0, NULL));
     INVALID(rpma_send(pair.client, NULL, 1, 0, ALWAYS, NULL));
     INVALID(rpma_send(pair.client, NULL, 0, 1, ALWAYS, NULL));
-    INVALID(rpma_send(pair.client, near.mr, 4096, 1, ALWAYS, NULL));
-    INVALID(rpma_send_with_imm(pair.client, near.mr, 0, 6, 0, 1, NULL));
+    INVALID(rpma_send(pair.client, pair.near.mr, 4096, 1, ALWAYS, NULL));
+    INVALID(rpma_send_with_imm(pair.client, pair.near.mr, 0, 6, 0, 1, NULL));
     INVALID(rpma_send_with_imm(pair.client, NULL, 0, 1, ALWAYS, 1, NULL));
     INVALID(rpma_send_with_imm(pair.client, NULL, 1, 0, ALWAYS, 1, NULL));
-    INVALID(rpma_send_with_imm(pair.client, near.mr, 4096, 1, ALWAYS, 1, NULL));
+    INVALID(rpma_send_with_imm(pair.client, pair.near.mr, 4096, 1, ALWAYS, 1, NULL));
     INVALID(rpma_recv(pair.client, NULL, 1, 0, NULL));
     INVALID(rpma_recv(pair.client, NULL, 0, 1, NULL));
-    INVALID(rpma_recv(pair.client, near.mr, 1, 4096, NULL));
+    INVALID(rpma_recv(pair.client, pair.near.mr, 1, 4096, NULL));
 
     /* As many operations as the queue holds are outstanding, since nothing reads the completions. */
     for (int number = 0; number < 10; number++) {
-        OK(rpma_recv(pair.server, far.mr, 0, 8, NUMBER(30)));
+        OK(rpma_recv(pair.server, pair.far.mr, 0, 8, NUMBER(30)));
     }
-    RETURNS(RPMA_E_PROVIDER, rpma_recv(pair.server, far.mr, 0, 8, NUMBER(30)));
+    RETURNS(RPMA_E_PROVIDER, rpma_recv(pair.server, pair.far.mr, 0, 8, NUMBER(30)));
 
     close_pair(&pair);
-    close_memory(&near);
-    close_memory(&far);
 }
 
 /* The function of 0.9. Its completion has 24 bytes. completions_of_0_10.c is about those of 0.10. */
@@ -236,11 +210,9 @@ __asm__(".symver early_completion_get, rpma_conn_completion_get@LIBRPMA_1.0");
 int early_completion_get(struct rpma_conn *conn, struct legacy_completion *cmpl);
 
 static void test_completion_of_0_9(void) {
-    struct pair pair;
+    struct pair pair = open_pair();
     struct legacy_completion completion;
-    connect_pair(&pair, NULL);
-    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
-    OK(rpma_write(pair.client, far.remote, 0, near.mr, 0, 60, ALWAYS, NUMBER(8)));
+    OK(rpma_write(pair.client, pair.far.remote, 0, pair.near.mr, 0, 60, ALWAYS, NUMBER(8)));
     OK(rpma_conn_completion_wait(pair.client));
     memset(&completion, 0xee, sizeof(completion));
     OK(early_completion_get(pair.client, &completion));
@@ -248,26 +220,22 @@ static void test_completion_of_0_9(void) {
     CHECK(completion.byte_len == 60 && completion.op_status == IBV_WC_SUCCESS);
     CHECK(completion.imm == 0xeeeeeeee);
     close_pair(&pair);
-    close_memory(&near);
-    close_memory(&far);
 }
 
 /* Two queues that share a channel. */
 static void test_shared_channel(void) {
-    struct rpma_conn_cfg *cfg = patient_cfg();
-    struct pair pair;
-    OK(rpma_conn_cfg_set_rcq_size(cfg, 10));
-    OK(rpma_conn_cfg_set_compl_channel(cfg, true));
-    connect_pair(&pair, cfg);
-    struct memory near = open_memory(pair.peer), far = open_memory(pair.peer);
+    struct listener listener = open_listener();
+    OK(rpma_conn_cfg_set_rcq_size(listener.cfg, 10));
+    OK(rpma_conn_cfg_set_compl_channel(listener.cfg, true));
+    struct pair pair = connect_pair(listener);
     struct rpma_cq *rcq = NULL, *found = NULL;
     int fd = -1;
     bool is_rcq = false;
 
     OK(rpma_conn_get_rcq(pair.server, &rcq));
     CHECK(rcq != NULL && rcq != pair.server_cq);
-    OK(rpma_recv(pair.server, far.mr, 0, 100, NUMBER(1)));
-    OK(rpma_send(pair.client, near.mr, 0, 6, ON_ERROR, NUMBER(2)));
+    OK(rpma_recv(pair.server, pair.far.mr, 0, 100, NUMBER(1)));
+    OK(rpma_send(pair.client, pair.near.mr, 0, 6, ON_ERROR, NUMBER(2)));
     RETURNS(RPMA_E_SHARED_CHANNEL, rpma_cq_wait(rcq));
     OK(rpma_conn_get_compl_fd(pair.server, &fd));
     wait_readable(fd);
@@ -276,7 +244,7 @@ static void test_shared_channel(void) {
     struct ibv_wc wc;
     OK(rpma_cq_get_wc(rcq, 1, &wc, NULL));
     CHECK(wc.wr_id == 1 && wc.opcode == IBV_WC_RECV && wc.byte_len == 6 && wc.qp_num == pair.server_qp);
-    OK(rpma_write(pair.server, near.remote, 0, far.mr, 0, 8, ALWAYS, NUMBER(3)));
+    OK(rpma_write(pair.server, pair.near.remote, 0, pair.far.mr, 0, 8, ALWAYS, NUMBER(3)));
     OK(rpma_conn_wait(pair.server, 0, &found, NULL));
     CHECK(found == pair.server_cq);
     OK(rpma_conn_wait(pair.server, 0, &found, &is_rcq));
@@ -288,29 +256,23 @@ static void test_shared_channel(void) {
     RETURNS(RPMA_E_NO_COMPLETION, rpma_conn_wait(pair.server, 0, &found, &is_rcq));
 
     close_pair(&pair);
-    OK(rpma_conn_cfg_delete(&cfg));
-    close_memory(&near);
-    close_memory(&far);
 }
 
 static void test_shared_receives(void) {
-    struct rpma_peer *peer = open_peer();
-    struct rpma_conn_cfg *cfg = patient_cfg(), *client_cfg = patient_cfg();
+    struct listener listener = open_listener();
+    struct rpma_conn_cfg *cfg = patient_cfg();
     struct rpma_conn_req *request = NULL;
     struct rpma_conn *client = NULL, *server = NULL;
     struct rpma_srq *srq = NULL;
     struct rpma_cq *rcq = NULL;
     uint32_t qp_num = 0;
-    char port[8];
-    struct rpma_ep *ep = listen_somewhere(peer, port);
-    struct memory near = open_memory(peer), far = open_memory(peer);
+    struct memory near = open_memory(listener.peer), far = open_memory(listener.peer);
 
-    OK(rpma_srq_new(peer, NULL, &srq));
+    OK(rpma_srq_new(listener.peer, NULL, &srq));
     OK(rpma_srq_get_rcq(srq, &rcq));
     OK(rpma_conn_cfg_set_srq(cfg, srq));
-    OK(rpma_conn_req_new(peer, ADDRESS, port, client_cfg, &request));
-    OK(rpma_conn_req_connect(&request, NULL, &client));
-    OK(rpma_ep_next_conn_req(ep, cfg, &request));
+    client = request_connection(&listener);
+    OK(rpma_ep_next_conn_req(listener.ep, cfg, &request));
     INVALID(rpma_conn_req_recv(request, far.mr, 0, 8, NUMBER(1)));
     OK(rpma_conn_req_connect(&request, NULL, &server));
     expect_event(server, RPMA_CONN_ESTABLISHED);
@@ -325,24 +287,21 @@ static void test_shared_receives(void) {
     expect_event(server, RPMA_CONN_CLOSED);
     OK(rpma_conn_delete(&server));
     OK(rpma_conn_cfg_delete(&cfg));
-    OK(rpma_conn_cfg_delete(&client_cfg));
     OK(rpma_srq_delete(&srq));
     close_memory(&near);
     close_memory(&far);
-    OK(rpma_ep_shutdown(&ep));
-    OK(rpma_peer_delete(&peer));
+    close_listener(&listener);
 }
 
 /* As over hardware, any region can be sent from, and messages fill each region that can be written to. */
 static void test_messages_in_regions_for_accesses(void) {
     static const int usages[] = {RPMA_MR_USAGE_READ_DST, RPMA_MR_USAGE_WRITE_SRC, RPMA_MR_USAGE_WRITE_DST};
     for (size_t index = 0; index < 3; index++) {
-        struct pair pair;
-        char *sent = allocate(4096), *received = allocate(4096);
+        struct pair pair = open_pair();
+        char *sent = pair.near.bytes, *received = pair.far.bytes;
         struct rpma_mr_local *source = NULL, *destination = NULL;
-        connect_pair(&pair, NULL);
-        OK(rpma_mr_reg(pair.peer, sent, 4096, RPMA_MR_USAGE_READ_SRC, &source));
-        OK(rpma_mr_reg(pair.peer, received, 4096, usages[index], &destination));
+        OK(rpma_mr_reg(pair.listener.peer, sent, 4096, RPMA_MR_USAGE_READ_SRC, &source));
+        OK(rpma_mr_reg(pair.listener.peer, received, 4096, usages[index], &destination));
         strcpy(sent, "message");
         INVALID(rpma_recv(pair.server, source, 0, 8, NULL));
         OK(rpma_recv(pair.server, destination, 0, 8, NUMBER(1)));
@@ -359,10 +318,8 @@ static void test_messages_in_regions_for_accesses(void) {
         OK(rpma_send(pair.client, source, 0, 8, ALWAYS, NUMBER(4)));
         expect_completion(pair.client_cq, 4, IBV_WC_SEND, 8, pair.client_qp);
         CHECK(received[8] == 0);
-        close_pair(&pair);
         OK(rpma_mr_dereg(&source));
-        free(sent);
-        free(received);
+        close_pair(&pair);
     }
 }
 

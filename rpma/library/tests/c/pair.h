@@ -109,64 +109,35 @@ static inline struct rpma_conn_cfg *patient_cfg(void) {
     return cfg;
 }
 
-/* Two connections of this process, with each other. */
-struct pair {
+/* A listening endpoint, and the configuration of connections at it. */
+struct listener {
     struct rpma_peer *peer;
     struct rpma_ep *ep;
+    struct rpma_conn_cfg *cfg;
     char port[8];
-    struct rpma_conn *client;
-    struct rpma_conn *server;
-    struct rpma_cq *client_cq;
-    struct rpma_cq *server_cq;
-    uint32_t client_qp;
-    uint32_t server_qp;
 };
 
-static inline void connect_pair(struct pair *pair, struct rpma_conn_cfg *cfg) {
-    struct rpma_conn_cfg *own_cfg = cfg ? NULL : patient_cfg();
+static inline struct listener open_listener(void) {
+    struct listener listener = {.peer = open_peer(), .cfg = patient_cfg()};
+    listener.ep = listen_somewhere(listener.peer, listener.port);
+    return listener;
+}
+
+static inline void close_listener(struct listener *listener) {
+    OK(rpma_conn_cfg_delete(&listener->cfg));
+    OK(rpma_ep_shutdown(&listener->ep));
+    OK(rpma_peer_delete(&listener->peer));
+    CHECK(listener->ep == NULL && listener->peer == NULL);
+}
+
+/* Requests a connection to a listener. */
+static inline struct rpma_conn *request_connection(const struct listener *listener) {
     struct rpma_conn_req *request = NULL;
-    memset(pair, 0, sizeof(*pair));
-    pair->peer = open_peer();
-    pair->ep = listen_somewhere(pair->peer, pair->port);
-    cfg = cfg ? cfg : own_cfg;
-    OK(rpma_conn_req_new(pair->peer, ADDRESS, pair->port, cfg, &request));
-    OK(rpma_conn_req_connect(&request, NULL, &pair->client));
+    struct rpma_conn *client = NULL;
+    OK(rpma_conn_req_new(listener->peer, ADDRESS, listener->port, listener->cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &client));
     CHECK(request == NULL);
-    OK(rpma_ep_next_conn_req(pair->ep, cfg, &request));
-    OK(rpma_conn_req_connect(&request, NULL, &pair->server));
-    expect_event(pair->server, RPMA_CONN_ESTABLISHED);
-    expect_event(pair->client, RPMA_CONN_ESTABLISHED);
-    OK(rpma_conn_get_cq(pair->client, &pair->client_cq));
-    OK(rpma_conn_get_cq(pair->server, &pair->server_cq));
-    OK(rpma_conn_get_qp_num(pair->client, &pair->client_qp));
-    OK(rpma_conn_get_qp_num(pair->server, &pair->server_qp));
-    CHECK(pair->client_qp != pair->server_qp);
-    if (own_cfg) {
-        OK(rpma_conn_cfg_delete(&own_cfg));
-    }
-}
-
-static inline void close_pair(struct pair *pair) {
-    OK(rpma_conn_disconnect(pair->client));
-    expect_event(pair->client, RPMA_CONN_CLOSED);
-    expect_event(pair->server, RPMA_CONN_CLOSED);
-    OK(rpma_conn_disconnect(pair->server));
-    OK(rpma_conn_disconnect(pair->client));
-    OK(rpma_conn_delete(&pair->client));
-    OK(rpma_conn_delete(&pair->server));
-    CHECK(pair->client == NULL && pair->server == NULL);
-    OK(rpma_ep_shutdown(&pair->ep));
-    OK(rpma_peer_delete(&pair->peer));
-    CHECK(pair->ep == NULL && pair->peer == NULL);
-}
-
-/* Makes a peer's view of a region. */
-static inline struct rpma_mr_remote *as_remote(struct rpma_mr_local *mr) {
-    char descriptor[21];
-    struct rpma_mr_remote *remote = NULL;
-    OK(rpma_mr_get_descriptor(mr, descriptor));
-    OK(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &remote));
-    return remote;
+    return client;
 }
 
 static inline void *allocate(size_t size) {
@@ -193,8 +164,10 @@ struct memory {
 
 static inline struct memory open_memory(struct rpma_peer *peer) {
     struct memory memory = {.bytes = allocate(4096)};
+    char descriptor[21];
     OK(rpma_mr_reg(peer, memory.bytes, 4096, USAGE_ALL_VOLATILE, &memory.mr));
-    memory.remote = as_remote(memory.mr);
+    OK(rpma_mr_get_descriptor(memory.mr, descriptor));
+    OK(rpma_mr_remote_from_descriptor(descriptor, sizeof(descriptor), &memory.remote));
     return memory;
 }
 
@@ -202,6 +175,55 @@ static inline void close_memory(struct memory *memory) {
     OK(rpma_mr_remote_delete(&memory->remote));
     OK(rpma_mr_dereg(&memory->mr));
     free(memory->bytes);
+}
+
+/* Two connections of this process, with each other, and memory for both sides. */
+struct pair {
+    struct listener listener;
+    struct rpma_conn *client;
+    struct rpma_conn *server;
+    struct rpma_cq *client_cq;
+    struct rpma_cq *server_cq;
+    uint32_t client_qp;
+    uint32_t server_qp;
+    struct memory near;
+    struct memory far;
+};
+
+/* Connects a pair at a listener, which it closes at its end. */
+static inline struct pair connect_pair(struct listener listener) {
+    struct pair pair = {.listener = listener, .client = request_connection(&listener)};
+    struct rpma_conn_req *request = NULL;
+    OK(rpma_ep_next_conn_req(listener.ep, listener.cfg, &request));
+    OK(rpma_conn_req_connect(&request, NULL, &pair.server));
+    expect_event(pair.server, RPMA_CONN_ESTABLISHED);
+    expect_event(pair.client, RPMA_CONN_ESTABLISHED);
+    OK(rpma_conn_get_cq(pair.client, &pair.client_cq));
+    OK(rpma_conn_get_cq(pair.server, &pair.server_cq));
+    OK(rpma_conn_get_qp_num(pair.client, &pair.client_qp));
+    OK(rpma_conn_get_qp_num(pair.server, &pair.server_qp));
+    CHECK(pair.client_qp != pair.server_qp);
+    pair.near = open_memory(listener.peer);
+    pair.far = open_memory(listener.peer);
+    return pair;
+}
+
+static inline struct pair open_pair(void) {
+    return connect_pair(open_listener());
+}
+
+static inline void close_pair(struct pair *pair) {
+    OK(rpma_conn_disconnect(pair->client));
+    expect_event(pair->client, RPMA_CONN_CLOSED);
+    expect_event(pair->server, RPMA_CONN_CLOSED);
+    OK(rpma_conn_disconnect(pair->server));
+    OK(rpma_conn_disconnect(pair->client));
+    OK(rpma_conn_delete(&pair->client));
+    OK(rpma_conn_delete(&pair->server));
+    CHECK(pair->client == NULL && pair->server == NULL);
+    close_listener(&pair->listener);
+    close_memory(&pair->near);
+    close_memory(&pair->far);
 }
 
 #define NUMBER(context) ((const void *)(uintptr_t)(context))

@@ -69,7 +69,7 @@ static int wait_once(struct wait *wait) {
         CHECK(event == (returned == 0 ? RPMA_CONN_CLOSED : RPMA_CONN_UNDEFINED));
         return returned;
     default:
-        returned = rpma_ep_next_conn_req(wait->pair.ep, NULL, &wait->request);
+        returned = rpma_ep_next_conn_req(wait->pair.listener.ep, NULL, &wait->request);
         CHECK((wait->request != NULL) == (returned == 0));
         return returned;
     }
@@ -79,14 +79,6 @@ static int wait_once(struct wait *wait) {
 static int interrupted(enum wait_kind kind) {
     bool is_of_completions = kind == CQ_WAIT || kind == CONN_COMPLETION_WAIT || kind == CONN_WAIT;
     return is_of_completions ? RPMA_E_NO_COMPLETION : RPMA_E_PROVIDER;
-}
-
-static void *run_wait(void *argument) {
-    struct wait *wait = argument;
-    atomic_store(&wait->thread_id, (pid_t)syscall(SYS_gettid));
-    wait->returned = wait_once(wait);
-    atomic_store(&wait->is_over, true);
-    return NULL;
 }
 
 /* Whether a thread sleeps in poll(2) or ppoll(2). */
@@ -112,8 +104,7 @@ static void wait_until_asleep(pid_t thread_id) {
 }
 
 /* Makes happen what the wait waits for. */
-static void satisfy(struct wait *wait, struct rpma_conn_cfg *cfg) {
-    struct rpma_conn_req *request = NULL;
+static void satisfy(struct wait *wait) {
     struct rpma_conn *client = NULL;
     switch (wait->kind) {
     case CONN_NEXT_EVENT:
@@ -121,8 +112,7 @@ static void satisfy(struct wait *wait, struct rpma_conn_cfg *cfg) {
         break;
     case EP_NEXT_CONN_REQ:
     case EP_NEXT_CONN_REQ_WATCHED:
-        OK(rpma_conn_req_new(wait->pair.peer, ADDRESS, wait->pair.port, cfg, &request));
-        OK(rpma_conn_req_connect(&request, NULL, &client));
+        client = request_connection(&wait->pair.listener);
         while (wait->request == NULL) {
             sleep_1_ms();
         }
@@ -145,89 +135,99 @@ static void send_restarting_signals(pthread_t thread, pid_t thread_id) {
     wait_until_asleep(thread_id);
 }
 
-/* Ends a wait by a signal. A thread that is awake for a moment runs the handler before it sleeps again, over
-   hardware, too. Then it needs another signal. */
-static void send_ending_signal(pthread_t thread, struct wait *wait) {
-    while (!atomic_load(&wait->is_over)) {
-        if (is_asleep(wait->thread_id)) {
-            CHECK(pthread_kill(thread, ENDING) == 0);
-            for (int ms = 0; ms < 2000 && !atomic_load(&wait->is_over); ms++) {
-                sleep_1_ms();
-            }
-        }
-    }
-}
-
-/* Handlers of the given kinds are installed. A wait outlasts those with SA_RESTART, and ends by one without. */
-static void test_wait(enum wait_kind kind, bool has_restarting, bool has_ending) {
-    struct wait wait = {.kind = kind};
-    struct rpma_conn_cfg *cfg = patient_cfg();
-    pthread_t thread;
-    int fd = -1;
-    OK(rpma_conn_cfg_set_compl_channel(cfg, kind == CONN_WAIT));
-    connect_pair(&wait.pair, cfg);
-    OK(rpma_recv(wait.pair.server, NULL, 0, 0, NUMBER(1)));
-    if (kind == EP_NEXT_CONN_REQ_WATCHED) {
-        OK(rpma_ep_get_fd(wait.pair.ep, &fd));
-    }
-    install(RESTARTING, has_restarting ? handle : SIG_DFL, SA_RESTART);
-    install(ENDING, has_ending ? handle : SIG_DFL, 0);
-    CHECK(pthread_create(&thread, NULL, run_wait, &wait) == 0);
-    while (atomic_load(&wait.thread_id) == 0) {
-        sleep_1_ms();
-    }
-    if (has_restarting) {
-        send_restarting_signals(thread, wait.thread_id);
-    }
-    if (has_ending) {
-        int before = atomic_load(&ending_count);
-        send_ending_signal(thread, &wait);
-        CHECK(pthread_join(thread, NULL) == 0);
-        RETURNS(interrupted(kind), wait.returned);
-        CHECK(atomic_load(&ending_count) > before);
-        /* The program may wait again. */
-        wait.is_over = false;
-        CHECK(pthread_create(&thread, NULL, run_wait, &wait) == 0);
-    }
-    satisfy(&wait, cfg);
-    CHECK(pthread_join(thread, NULL) == 0);
-    RETURNS(0, wait.returned);
-    OK(rpma_conn_req_delete(&wait.request));
-    if (kind == CONN_NEXT_EVENT) {
-        OK(rpma_conn_delete(&wait.pair.client));
-        OK(rpma_conn_delete(&wait.pair.server));
-        OK(rpma_ep_shutdown(&wait.pair.ep));
-        OK(rpma_peer_delete(&wait.pair.peer));
-    } else {
-        close_pair(&wait.pair);
-    }
-    OK(rpma_conn_cfg_delete(&cfg));
-}
-
-static void *interrupt_main_thread(void *argument) {
-    sigset_t all;
-    atomic_bool *is_over = argument;
-    sigfillset(&all);
-    CHECK(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+/* Ends a wait by signals to its thread, or to the process if none is given. A thread that is awake for a
+   moment runs the handler before it sleeps again, over hardware, too. Then it needs another signal. */
+static void send_ending_signals(const pthread_t *thread, pid_t thread_id, atomic_bool *is_over) {
     while (!atomic_load(is_over)) {
-        if (is_asleep(getpid())) {
-            CHECK(kill(getpid(), ENDING) == 0);
+        if (is_asleep(thread_id)) {
+            CHECK((thread ? pthread_kill(*thread, ENDING) : kill(getpid(), ENDING)) == 0);
             for (int ms = 0; ms < 2000 && !atomic_load(is_over); ms++) {
                 sleep_1_ms();
             }
         }
     }
+}
+
+static void *run_wait(void *argument) {
+    struct wait *wait = argument;
+    atomic_store(&wait->thread_id, (pid_t)syscall(SYS_gettid));
+    wait->returned = wait_once(wait);
+    atomic_store(&wait->is_over, true);
+    return NULL;
+}
+
+/* Starts a thread that waits. Returns once the thread runs. */
+static pthread_t start_wait(struct wait *wait) {
+    pthread_t thread;
+    wait->is_over = false;
+    wait->thread_id = 0;
+    CHECK(pthread_create(&thread, NULL, run_wait, wait) == 0);
+    while (atomic_load(&wait->thread_id) == 0) {
+        sleep_1_ms();
+    }
+    return thread;
+}
+
+/* Ends a wait by what it waits for. */
+static void end_wait(struct wait *wait, pthread_t thread) {
+    satisfy(wait);
+    CHECK(pthread_join(thread, NULL) == 0);
+    RETURNS(0, wait->returned);
+}
+
+/* Handlers of the given kinds are installed. A wait outlasts those with SA_RESTART, and ends by one without. */
+static void test_wait(enum wait_kind kind, bool has_restarting, bool has_ending) {
+    struct listener listener = open_listener();
+    int fd = -1;
+    OK(rpma_conn_cfg_set_compl_channel(listener.cfg, kind == CONN_WAIT));
+    struct wait wait = {.kind = kind, .pair = connect_pair(listener)};
+    OK(rpma_recv(wait.pair.server, NULL, 0, 0, NUMBER(1)));
+    if (kind == EP_NEXT_CONN_REQ_WATCHED) {
+        OK(rpma_ep_get_fd(listener.ep, &fd));
+    }
+    install(RESTARTING, has_restarting ? handle : SIG_DFL, SA_RESTART);
+    install(ENDING, has_ending ? handle : SIG_DFL, 0);
+    pthread_t thread = start_wait(&wait);
+    if (has_restarting) {
+        send_restarting_signals(thread, wait.thread_id);
+    }
+    if (has_ending) {
+        int before = atomic_load(&ending_count);
+        send_ending_signals(&thread, wait.thread_id, &wait.is_over);
+        CHECK(pthread_join(thread, NULL) == 0);
+        RETURNS(interrupted(kind), wait.returned);
+        CHECK(atomic_load(&ending_count) > before);
+        /* The program may wait again. */
+        thread = start_wait(&wait);
+    }
+    end_wait(&wait, thread);
+    OK(rpma_conn_req_delete(&wait.request));
+    if (kind == CONN_NEXT_EVENT) {
+        OK(rpma_conn_delete(&wait.pair.client));
+        OK(rpma_conn_delete(&wait.pair.server));
+        close_memory(&wait.pair.near);
+        close_memory(&wait.pair.far);
+        close_listener(&wait.pair.listener);
+    } else {
+        close_pair(&wait.pair);
+    }
+}
+
+static void *interrupt_main_thread(void *is_over) {
+    sigset_t all;
+    sigfillset(&all);
+    CHECK(pthread_sigmask(SIG_SETMASK, &all, NULL) == 0);
+    send_ending_signals(NULL, getpid(), is_over);
     return NULL;
 }
 
 /* A signal to the process, as from Ctrl-C, ends the wait of its main thread, although other threads of the
    library are there. */
 static void test_signal_to_the_process(bool has_restarting) {
-    struct pair pair;
+    struct pair pair = open_pair();
     pthread_t thread;
     atomic_bool is_over = false;
     int before = atomic_load(&ending_count);
-    connect_pair(&pair, NULL);
     install(RESTARTING, has_restarting ? handle : SIG_DFL, SA_RESTART);
     install(ENDING, handle, 0);
     CHECK(pthread_create(&thread, NULL, interrupt_main_thread, &is_over) == 0);
@@ -240,30 +240,23 @@ static void test_signal_to_the_process(bool has_restarting) {
 
 /* A signal that the thread blocks, and one that the program ignores, do not disturb the wait. */
 static void test_blocked_and_ignored_signals(void) {
-    struct wait wait = {.kind = CQ_WAIT};
+    struct wait wait = {.kind = CQ_WAIT, .pair = open_pair()};
     sigset_t blocked, before;
-    pthread_t thread;
     int count = atomic_load(&ending_count);
-    connect_pair(&wait.pair, NULL);
     OK(rpma_recv(wait.pair.server, NULL, 0, 0, NUMBER(1)));
     install(RESTARTING, SIG_IGN, 0);
     install(ENDING, handle, 0);
     sigemptyset(&blocked);
     sigaddset(&blocked, ENDING);
     CHECK(pthread_sigmask(SIG_BLOCK, &blocked, &before) == 0);
-    CHECK(pthread_create(&thread, NULL, run_wait, &wait) == 0);
+    pthread_t thread = start_wait(&wait);
     CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
-    while (atomic_load(&wait.thread_id) == 0) {
-        sleep_1_ms();
-    }
     wait_until_asleep(wait.thread_id);
     CHECK(pthread_kill(thread, RESTARTING) == 0);
     CHECK(pthread_kill(thread, ENDING) == 0);
     sleep_1_ms();
     wait_until_asleep(wait.thread_id);
-    satisfy(&wait, NULL);
-    CHECK(pthread_join(thread, NULL) == 0);
-    RETURNS(0, wait.returned);
+    end_wait(&wait, thread);
     CHECK(atomic_load(&ending_count) == count);
     close_pair(&wait.pair);
 }

@@ -3,19 +3,11 @@
 #include "pair.h"
 
 static void test_unanswered(bool is_event) {
-    struct rpma_peer *peer = open_peer();
-    struct rpma_conn_cfg *cfg = NULL;
-    struct rpma_conn_req *request = NULL;
-    struct rpma_conn *client = NULL;
+    struct listener listener = open_listener();
     enum rpma_conn_event event = (enum rpma_conn_event)77;
-    char port[8];
     int fd = -1;
-    struct rpma_ep *ep = listen_somewhere(peer, port);
-
-    OK(rpma_conn_cfg_new(&cfg));
-    OK(rpma_conn_cfg_set_timeout(cfg, 100));
-    OK(rpma_conn_req_new(peer, ADDRESS, port, cfg, &request));
-    OK(rpma_conn_req_connect(&request, NULL, &client));
+    OK(rpma_conn_cfg_set_timeout(listener.cfg, 100));
+    struct rpma_conn *client = request_connection(&listener);
     OK(rpma_conn_get_event_fd(client, &fd));
     wait_readable(fd);
     if (is_event) {
@@ -29,9 +21,7 @@ static void test_unanswered(bool is_event) {
     set_nonblocking(fd);
     RETURNS(RPMA_E_NO_EVENT, rpma_conn_next_event(client, &event));
     OK(rpma_conn_delete(&client));
-    OK(rpma_conn_cfg_delete(&cfg));
-    OK(rpma_ep_shutdown(&ep));
-    OK(rpma_peer_delete(&peer));
+    close_listener(&listener);
 }
 
 int main(int argc, char **argv) {

@@ -90,17 +90,11 @@ impl Compiler {
         command
     }
 
-    /// Compiles a program of `tests/c`, and links it with a library. Returns its path.
-    pub(crate) fn compile(&self, name: &str, library: &Path) -> PathBuf {
-        self.compile_with(self.command("cc", "-std=gnu11"), &format!("{name}.c"), library)
-    }
-
-    /// The same for a program in C++.
-    pub(crate) fn compile_cpp(&self, name: &str, library: &Path) -> PathBuf {
-        self.compile_with(self.command("c++", "-std=c++11"), &format!("{name}.cpp"), library)
-    }
-
-    fn compile_with(&self, mut command: Command, file: &str, library: &Path) -> PathBuf {
+    /// Compiles a program of `tests/c`, in C or C++, and links it with a library. Returns its path.
+    pub(crate) fn compile(&self, file: &str, library: &Path) -> PathBuf {
+        let is_cpp = file.ends_with(".cpp");
+        let (compiler, standard) = if is_cpp { ("c++", "-std=c++11") } else { ("cc", "-std=gnu11") };
+        let mut command = self.command(compiler, standard);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(file);
         let program = self.directory().join(file).with_extension("");
         let compiled = command.arg("-o").arg(&program).arg(source).arg(library).status();

@@ -203,7 +203,7 @@ fn cpp_program_calls_the_library() {
     }
     for header in [Header::Own, Header::OwnWithoutVerbs, Header::OwnOf010, Header::OwnOf010WithoutVerbs] {
         let Some(compiler) = Compiler::new(header) else { continue };
-        let program = compiler.compile_cpp("describe", &compiler.directory().join("librpma.so.0"));
+        let program = compiler.compile("describe.cpp", &compiler.directory().join("librpma.so.0"));
         let status = Command::new(program).env("LD_LIBRARY_PATH", compiler.directory()).status();
         assert!(status.expect("the program is there").success(), "{header:?}");
     }

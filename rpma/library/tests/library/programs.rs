@@ -13,10 +13,10 @@ use crate::compiler::{Compiler, Header};
 const DOMAINS: [&str; 3] = ["shm", "tcp", "auto"];
 
 /// Compiles a program with each header, and runs it over each domain.
-fn run(name: &str) {
+fn run(file: &str) {
     for header in [Header::Packaged, Header::Own, Header::OwnWithoutVerbs] {
         let Some(compiler) = Compiler::new(header) else { continue };
-        let program = compiler.compile(name, &compiler.directory().join("librpma.so.0"));
+        let program = compiler.compile(file, &compiler.directory().join("librpma.so.0"));
         run_program(&program, compiler.directory());
     }
 }
@@ -35,20 +35,20 @@ pub(crate) fn run_program(program: &Path, directory: &Path) {
 
 #[test]
 fn arguments_are_checked_and_objects_have_their_values() {
-    run("arguments");
+    run("arguments.c");
 }
 
 #[test]
 fn operations_complete_with_every_field() {
-    run("operations");
+    run("operations.c");
 }
 
 #[test]
 fn connections_report_events_and_failures() {
-    run("connections");
+    run("connections.c");
 }
 
 #[test]
 fn signal_handler_without_sa_restart_ends_a_wait_and_others_do_not() {
-    run("signals");
+    run("signals.c");
 }

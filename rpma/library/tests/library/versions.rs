@@ -37,7 +37,7 @@ fn program_of_0_10_reads_every_field_of_its_completions() {
         let Some(compiler) = Compiler::new(header) else { continue };
         let of_0_10 = make_library(compiler.directory(), "LIBRPMA_0.10");
         for library in [of_0_10, compiler.directory().join("librpma.so.0")] {
-            let program = compiler.compile("completions_of_0_10", &library);
+            let program = compiler.compile("completions_of_0_10.c", &library);
             run_program(&program, compiler.directory());
         }
     }
@@ -48,7 +48,7 @@ fn program_of_0_10_reads_every_field_of_its_completions() {
 fn unanswered_request_is_an_unknown_event_before_0_14() {
     let compiler = Compiler::new(Header::OwnWithoutVerbs).expect("it needs no package");
     for version in versions() {
-        let program = compiler.compile("unanswered", &make_library(compiler.directory(), version));
+        let program = compiler.compile("unanswered.c", &make_library(compiler.directory(), version));
         let knows_event = matches!(version, "LIBRPMA_0.14" | "LIBRPMA_1.0");
         let status = Command::new(program)
             .arg(if knows_event { "event" } else { "failure" })

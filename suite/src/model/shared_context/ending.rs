@@ -1,19 +1,9 @@
 //! The end of a run: receives all messages, cancels the remaining receives, and checks that the budget is
 //! free.
 
-use homespun::FabricAddress;
-use homespun::endpoint::SendMsg;
-use homespun::flags::OpFlags;
-use homespun::limits::{
-    CREDIT_INITIAL_BYTES, HOST_FETCH_PERCENT, HOST_SHARE_PERCENT, UNEXPECTED_BUDGET_MIN_BYTES,
-};
-use homespun_engine::loopback::Network;
-
 use super::is_drain_receive;
 use super::run::Runner;
-use crate::model::program::{LEN_MAX_BYTES, ReceiveStep};
-use crate::payload::payload;
-use crate::{Deadline, Net};
+use crate::model::prelude::*;
 
 /// When all operations have ended, the run goes on until this many rounds bring no event. A message that is
 /// reported twice would show in these rounds.

@@ -3,24 +3,11 @@
 
 use std::mem;
 
-use homespun::endpoint::SendMsg;
-use homespun::flags::{BindFlags, CompletionFlags, CounterEvents};
-use homespun::info::{Info, RxAttr, SHARED_CONTEXT};
-use homespun::{
-    AddressVector, AvAttr, CompletionQueue, Counter, CounterAttr, CqAttr, Domain, Endpoint, Error,
-    FabricAddress, Misuse, SharedReceiveContext, Tag,
-};
-use homespun_engine::loopback::Faults;
-
 use super::{Observed, Program, ReceiveLosses};
 use crate::connecting::{self, CLIENT, ConnectionEvent, LISTENER, SERVER, Side};
-use crate::model::Offer;
-use crate::model::history::{BufferOp, Event, Incarnation, Operation, Post, ReceiveEnd};
-use crate::model::program::{ReceiveStep, SendCall, SendStep, Step};
+use crate::model::prelude::*;
 use crate::model::receives::record_receive_entry;
 use crate::model::run::{close_while_driving, expect_accepted_or_full, make_receive, source_address};
-use crate::payload::{marked_buffer, payload, split_unevenly};
-use crate::{Ended, Net, Party, Setup, poll_completion};
 
 /// Where receives of the context are in the history.
 const CONTEXT: Incarnation = Incarnation { place: 0, life: 0 };

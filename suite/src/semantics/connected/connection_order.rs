@@ -6,14 +6,7 @@ use super::prelude::*;
 /// The lengths of the messages. The sender only announces a long message. Shorter messages of every kind
 /// follow each long one.
 const LENS_BYTES: [usize; 7] = [1 << 20, 8, 60_000, 9000, 300_000, 0, LONGEST_BYTES];
-
-const ROUNDS: usize = 4;
-const COUNT: u64 = (ROUNDS * LENS_BYTES.len()) as u64;
 const LONGEST_BYTES: usize = (1 << 20) + 1;
-
-fn message_len_bytes(number: u64) -> usize {
-    LENS_BYTES[number as usize % LENS_BYTES.len()]
-}
 
 /// Shows fi_msg/receives-before-connect, fi_tagged/tagged-receives-before-connect, fi_cm/receive-at-any-time.
 #[over(connected)]
@@ -37,40 +30,38 @@ fn receives_posted_before_connecting_take_messages(net: &Net) {
 
 #[over(connected)]
 fn truncated_receives_complete_in_send_order(net: &Net) {
+    let messages = || (0..).zip(LENS_BYTES.repeat(4));
+    let has_room = |number: u64| number % 4 != 2;
     for is_posted_late in [false, true] {
         let ((client, one), (server, other)) = open_connection(net);
         let progress = || [&client, &server].into_iter().for_each(Side::progress);
-        let has_room = |number: u64| number % 4 != 2;
         let post_receives = || {
-            for number in 0..COUNT {
-                let room_bytes = if has_room(number) { LONGEST_BYTES } else { message_len_bytes(number) / 2 };
+            for (number, len_bytes) in messages() {
+                let room_bytes = if has_room(number) { LONGEST_BYTES } else { len_bytes / 2 };
                 other.recv(marked_buffer(room_bytes), NOWHERE, number).unwrap();
             }
         };
         if !is_posted_late {
             post_receives();
         }
-        for number in 0..COUNT {
-            poll_until("room for a send", || {
-                let sent = one.send(payload(number, message_len_bytes(number)), NOWHERE, number);
-                let sent = sent.map_err(|error| assert_eq!(error.errno(), Errno::EAGAIN));
-                if sent.is_err() {
-                    progress();
-                }
-                sent.ok()
-            });
+        for (number, len_bytes) in messages() {
+            let deadline = Deadline::new();
+            while let Err(error) = one.send(payload(number, len_bytes), NOWHERE, number) {
+                assert_eq!(error.errno(), Errno::EAGAIN);
+                progress();
+                deadline.yield_or_panic("room for a send");
+            }
         }
         if is_posted_late {
             // Some messages have arrived, and others are in flight.
             (0..3).for_each(|_| progress());
             post_receives();
         }
-        for number in 0..COUNT {
+        for (number, len_bytes) in messages() {
             match next_operation_end_of_first_side(&[&server, &client]) {
                 Ok((completion, _)) => {
                     assert_eq!(completion.context, number);
-                    let message = payload(number, message_len_bytes(number));
-                    assert!(received_bytes(&completion.buffer) == message, "message {number}");
+                    assert!(received_bytes(&completion.buffer) == payload(number, len_bytes), "{number}");
                 }
                 Err(failure) => {
                     assert_eq!((failure.completion.context, has_room(number)), (number, false));

@@ -143,16 +143,13 @@ fn connection_carries_fenced_rma_and_atomics(net: &Net) {
     one.bind_counter(&counter, READ | WRITE).unwrap();
     let region = server.domain.register(LEN_BYTES, &MrAttr::granting(EVERYTHING)).unwrap();
     let (to, memory, flags) = (NOWHERE, region.remote(), OpFlags::FENCE);
-    let (op, datatype) = (AtomicOp::Sum, Datatype::Uint64);
-    let target = AtomicTarget { peer: NOWHERE, memory, datatype, op };
+    let target = AtomicTarget { peer: to, memory, datatype: Datatype::Uint64, op: AtomicOp::Sum };
     for round in 0..3 {
         let number = 100 * round;
         let mut content = payload(round, LEN_BYTES).to_vec();
         content[..8].copy_from_slice(&number.to_le_bytes());
-        let buffers = vec![Bytes::from(content.clone())];
-        one.writemsg(WriteMsg { buffers, to, memory, context: 1, ..WriteMsg::default() }).unwrap();
-        let operands = vec![Bytes::from_static(&[5, 0, 0, 0, 0, 0, 0, 0])];
-        let results = vec![marked_buffer(8)];
+        one.write(Bytes::from(content.clone()), to, memory, 1).unwrap();
+        let (operands, results) = (vec![5_u64.to_le_bytes().to_vec().into()], vec![marked_buffer(8)]);
         one.fetch_atomicmsg(FetchAtomicMsg { operands, results, target, context: 2, flags }).unwrap();
         let buffers = vec![marked_buffer(LEN_BYTES)];
         one.readmsg(ReadMsg { buffers, from: NOWHERE, memory, context: 3, flags }).unwrap();
@@ -245,18 +242,15 @@ fn waiting_requests_are_refused_when_the_listener_closes(net: &Net) {
     let (client, server, listener) = open_sides(net);
     let name = listener.name().unwrap();
     let waiting: Vec<Endpoint> = (0..4).map(|number| client.open_endpoint(number)).collect();
-    for endpoint in &waiting {
-        endpoint.connect(name, b"").unwrap();
-    }
+    waiting.iter().for_each(|endpoint| endpoint.connect(name, b"").unwrap());
     // One request was read. The others may have arrived.
     let read = next_request_of_first_side(&[&server, &client]);
     drop(listener);
-    let mut refused = Vec::new();
-    while refused.len() < 3 {
+    let refused = [(); 3].map(|()| {
         let error = next_event_of_first_side(&[&client, &server]).expect_err("the listener is closed");
         assert_eq!(error.errno, Errno::ECONNREFUSED, "{error:?}");
-        refused.push(error.object);
-    }
+        error.object
+    });
     assert!(server.poll_event().is_none(), "unread requests are withdrawn");
     // The request that was read can still be accepted.
     let accepting = server.accept(&read, b"welcome");
@@ -371,11 +365,7 @@ fn invalid_connection_calls_are_refused(net: &Net) {
     assert_eq!(expect_errno(unbound.accept(b"")), Errno::EOPBADSTATE, "it was not opened for a request");
     expect_error(unbound.connect(name, &too_much), Errno::EINVAL);
     expect_error(unbound.connect(name.with_port(0), b""), Errno::EINVAL);
-    let other_format = match name.socket_addr() {
-        std::net::SocketAddr::V4(_) => "[::1]:9",
-        std::net::SocketAddr::V6(_) => "127.0.0.1:9",
-    };
-    let other_format = other_format.parse::<std::net::SocketAddr>().unwrap().into();
+    let other_format = make_address_of_other_format(name);
     expect_error(unbound.connect(other_format, b""), Errno::EINVAL);
     unbound.connect(name, b"").unwrap();
     expect_error(unbound.connect(name, b""), Errno::EOPBADSTATE);
@@ -415,10 +405,8 @@ fn close_of_a_bound_event_queue_fails_with_ebusy(net: &Net) {
     let side = Side::new(net);
     let listener = side.open_listener(LISTENER);
     let endpoint = side.open_endpoint(CLIENT);
-    let Rejected { error, returned: eq } = side.eq.clone().close().expect_err("objects are bound");
-    assert_eq!(error.errno(), Errno::EBUSY);
-    drop(listener);
-    drop(endpoint);
+    let eq = expect_busy(side.eq.clone().close());
+    drop((listener, endpoint));
     assert!(eq.close().is_ok());
 }
 

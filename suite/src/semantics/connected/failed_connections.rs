@@ -1,23 +1,10 @@
 //! Connections that end with the first operation that fails (`Endpoint::set_ends_on_failure`).
 
 use super::prelude::*;
-use super::shared_connections::connect_with_shared_context;
+use super::shared_connections::connect;
 
 /// A region that does not exist.
 const NOTHING: RemoteMemory = RemoteMemory { key: 0x5eed, address: 0 };
-
-/// Connects two endpoints. Both end with the first failure if `ends_on_failure`.
-fn connect(client: &Side, server: &Side, ends_on_failure: bool) -> (Endpoint, Endpoint) {
-    let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.set_ends_on_failure(ends_on_failure).unwrap();
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let accepting = server.open_endpoint_for_request(&next_request_of_first_side(&[server, client]), SERVER);
-    accepting.set_ends_on_failure(ends_on_failure).unwrap();
-    accepting.accept(b"").unwrap();
-    expect_connected(client, server, b"");
-    (connecting, accepting)
-}
 
 fn write_to(memory: RemoteMemory, context: u64) -> WriteMsg {
     let (buffers, flags) = (vec![payload(context, 8)], OpFlags::empty());
@@ -70,7 +57,7 @@ fn expect_late_posts_flushed(sides: &[&Side]) {
 #[over(connected, native)]
 fn refused_write_flushes_all_operations(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect(&client, &server, true);
+    let (one, other) = connect(&client, &server, None, true);
     for context in 1..4 {
         one.recv(marked_buffer(8), NOWHERE, context).unwrap();
         other.recv(marked_buffer(8), NOWHERE, context).unwrap();
@@ -112,10 +99,8 @@ fn refused_write_flushes_all_operations(net: &Net) {
 fn truncated_receive_flushes_later_ones(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     for len_bytes in [9, 5000, 100_000, 1 << 20] {
-        let (one, other) = connect(&client, &server, true);
-        for context in 1..5 {
-            other.recv(marked_buffer(8), NOWHERE, context).unwrap();
-        }
+        let (one, other) = connect(&client, &server, None, true);
+        (1..5).for_each(|context| other.recv(marked_buffer(8), NOWHERE, context).unwrap());
         let mut posted = Vec::new();
         for (context, len_bytes) in (1..).zip([8, len_bytes, 8, 8]) {
             match one.send(payload(context, len_bytes), NOWHERE, context) {
@@ -136,13 +121,11 @@ fn truncated_receive_flushes_later_ones(net: &Net) {
         expect_late_posts_flushed(&[&server, &client]);
         assert!(matches!(expect_end(&[&client, &server], CLIENT), ConnectionEnd::Lost(_)));
         // Each send has ended once, with success or not.
-        let mut sent: Vec<u64> = posted
-            .iter()
-            .map(|_| match next_operation_end_of_first_side(&[&client, &server]) {
-                Ok((completion, _)) => completion.context,
-                Err(failed) => failed.completion.context,
-            })
-            .collect();
+        let next_end = |_: &u64| match next_operation_end_of_first_side(&[&client, &server]) {
+            Ok((completion, _)) => completion.context,
+            Err(failed) => failed.completion.context,
+        };
+        let mut sent: Vec<u64> = posted.iter().map(next_end).collect();
         sent.sort_unstable();
         assert_eq!(sent, posted);
         assert!(matches!(client.cq.read(), Ok(None)) && matches!(server.cq.read(), Ok(None)));
@@ -153,7 +136,7 @@ fn truncated_receive_flushes_later_ones(net: &Net) {
 #[over(connected, native)]
 fn receive_too_short_for_a_waiting_message_ends_the_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect(&client, &server, true);
+    let (one, other) = connect(&client, &server, None, true);
     for (context, len_bytes) in (1..).zip([9, 8, 8]) {
         let (buffers, flags) = (vec![payload(context, len_bytes)], OpFlags::DELIVERY_COMPLETE);
         one.sendmsg(SendMsg { buffers, context, flags, ..SendMsg::default() }).unwrap();
@@ -173,7 +156,7 @@ fn receive_too_short_for_a_waiting_message_ends_the_connection(net: &Net) {
 #[over(connected, native)]
 fn cancel_and_accesses_of_the_peer_do_not_end_the_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    let (one, other) = connect(&client, &server, true);
+    let (one, other) = connect(&client, &server, None, true);
     assert!(one.ends_on_failure());
     one.recv(marked_buffer(8), NOWHERE, 1).unwrap();
     one.cancel(1).unwrap();
@@ -193,17 +176,15 @@ fn truncated_receive_of_a_shared_context_ends_only_its_connection(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
 
-    let (connecting, accepting) = connect_with_shared_context(&client, &server, &context, true);
-    for number in 1..3 {
-        context.recv(marked_buffer(8), NOWHERE, number).unwrap();
-    }
+    let (connecting, accepting) = connect(&client, &server, Some(&context), true);
+    (1..3).for_each(|number| context.recv(marked_buffer(8), NOWHERE, number).unwrap());
     connecting.send(payload(1, 9), NOWHERE, 1).unwrap();
     expect_failure(&[&server, &client], 1, OperationError::Truncated { overflow_bytes: 1 });
     expect_failed_connection((&server, SERVER), (&client, CLIENT));
     next_operation_end_of_first_side(&[&client, &server]).expect("it was sent");
     // The other receive stays posted, for other connections.
     close_with_progress((connecting, accepting), &[&client, &server]);
-    let (second, _served) = connect_with_shared_context(&client, &server, &context, true);
+    let (second, _served) = connect(&client, &server, Some(&context), true);
     second.send(payload(2, 8), NOWHERE, 2).unwrap();
     assert_eq!(next_completion_of_first_side(&[&server, &client]).context, 2);
 }
@@ -215,8 +196,7 @@ fn ends_on_failure_is_refused_once_enabled_or_without_connections(net: &Net) {
     endpoint.set_ends_on_failure(true).unwrap();
     endpoint.set_ends_on_failure(false).unwrap();
     endpoint.enable().unwrap();
-    let refused = endpoint.set_ends_on_failure(true).unwrap_err();
-    assert_eq!(refused.errno(), Errno::EOPBADSTATE);
+    expect_error(endpoint.set_ends_on_failure(true), Errno::EOPBADSTATE);
     assert!(!endpoint.ends_on_failure());
     let unconnected = net.fabric.domain(net.info()).unwrap().endpoint(net.info()).unwrap();
     let refused = unconnected.set_ends_on_failure(true).unwrap_err();

@@ -3,21 +3,28 @@
 use super::prelude::*;
 use super::shared_contexts::LENS_BYTES;
 
-/// Connects two endpoints. The second one receives through a context, and its connection may end with the
-/// first failure.
-pub(super) fn connect_with_shared_context(
+/// Connects two endpoints, and the second one receives through a context if there is one. Their connection
+/// may end with the first failure.
+pub(super) fn connect(
     client: &Side,
     server: &Side,
-    context: &SharedReceiveContext,
+    context: Option<&SharedReceiveContext>,
     ends_on_failure: bool,
 ) -> (Endpoint, Endpoint) {
     let listener = server.open_listener(LISTENER);
-    let (connecting, request) = ask(client, server, &listener, b"");
+    let connecting = client.open_endpoint(CLIENT);
+    connecting.set_ends_on_failure(ends_on_failure).unwrap();
+    connecting.connect(listener.name().unwrap(), b"").unwrap();
+    let request = next_request_of_first_side(&[server, client]);
     let mut info = request.info();
-    info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+    if context.is_some() {
+        info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+    }
     let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
     let accepting = server.bind_endpoint(accepting, SERVER);
-    accepting.bind_shared_receive_context(context).unwrap();
+    if let Some(context) = context {
+        accepting.bind_shared_receive_context(context).unwrap();
+    }
     accepting.set_ends_on_failure(ends_on_failure).unwrap();
     accepting.accept(b"").unwrap();
     expect_connected(client, server, b"");
@@ -32,22 +39,19 @@ fn connections_share_receives(net: &Net) {
     // would have to heed the source.
     let refused = context.recv(marked_buffer(8), FabricAddress(0), 0).unwrap_err();
     assert_eq!(refused.error, Misuse::NoCapability(Caps::DIRECTED_RECV).into());
-    for number in 0..2 {
-        context.recv(marked_buffer(LENS_BYTES[3]), ANY, number).unwrap();
-    }
-    let (first, first_served) = connect_with_shared_context(&client, &server, &context, false);
+    (0..2).for_each(|number| context.recv(marked_buffer(LENS_BYTES[3]), ANY, number).unwrap());
+    let (first, first_served) = connect(&client, &server, Some(&context), false);
     for number in 2..4 {
         // The connection identifies the peer, so the receive ignores this source.
         context.recv(marked_buffer(LENS_BYTES[3]), FabricAddress(number), number).unwrap();
     }
-    let (second, second_served) = connect_with_shared_context(&client, &server, &context, false);
-    for (number, (from, len_bytes)) in
-        [&second, &first, &second, &first].into_iter().zip(LENS_BYTES).enumerate()
-    {
-        from.send(payload(number as u64, len_bytes), ANY, 9).unwrap();
+    let (second, second_served) = connect(&client, &server, Some(&context), false);
+    let senders = [&second, &first, &second, &first].into_iter();
+    for (number, (from, len_bytes)) in (0..).zip(senders.zip(LENS_BYTES)) {
+        from.send(payload(number, len_bytes), ANY, 9).unwrap();
         let received = next_completion_of_first_side(&[&server, &client]);
-        assert_eq!(received.context, number as u64);
-        assert!(received_bytes(&received.buffer) == payload(number as u64, len_bytes));
+        assert_eq!(received.context, number);
+        assert!(received_bytes(&received.buffer) == payload(number, len_bytes));
         assert_eq!(next_completion_of_first_side(&[&client, &server]).context, 9);
     }
     first_served.send(payload(1, 8), ANY, 10).unwrap();
@@ -60,8 +64,8 @@ fn connections_share_receives(net: &Net) {
 fn closed_connection_leaves_shared_receives_posted(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
     let context = server.domain.shared_receive_context(&server.info.rx).unwrap();
-    let (first, first_served) = connect_with_shared_context(&client, &server, &context, false);
-    let (second, second_served) = connect_with_shared_context(&client, &server, &context, false);
+    let (first, first_served) = connect(&client, &server, Some(&context), false);
+    let (second, second_served) = connect(&client, &server, Some(&context), false);
     context.recv(marked_buffer(8), ANY, 1).unwrap();
     first.shutdown().unwrap();
     assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));

@@ -6,18 +6,18 @@ use super::prelude::*;
 #[over(connected, automatic)]
 fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
     let (client, server) = (Side::new(net), Side::new(net));
-    for (end_it, count) in [(Endpoint::shutdown as fn(&Endpoint) -> _, 5), (|_| Ok(()), 50)] {
+    for (shuts_down, count) in [(true, 5), (false, 50)] {
         let (one, other) = connect_pair(&client, &server);
         other.recv(marked_buffer(100), NOWHERE, 1).unwrap();
         for context in 0..count {
             one.send(payload(context, 100), NOWHERE, context).unwrap();
             assert_eq!(next_completion_of_first_side(&[&client, &server]).context, context);
         }
-        end_it(&one).unwrap();
-        let mut one = Some(one);
-        if count > 5 {
-            one = None;
+        if shuts_down {
+            one.shutdown().unwrap();
         }
+        // Or else the endpoint closes.
+        let one = shuts_down.then_some(one);
         assert_eq!(next_event_of_first_side(&[&server, &client]), Ok(make_shutdown_event(SERVER)));
         assert_eq!(next_message_of_first_side(&[&server, &client]), payload(0, 100));
         // The connection has ended, but no message that has arrived is lost.
@@ -41,10 +41,7 @@ fn messages_sent_before_a_shutdown_arrive_before_its_event(net: &Net) {
 fn completion_before_a_shutdown_is_read_after_it(net: &Net) {
     let ((client, one), _server) = open_connection(net);
     one.send(payload(1, 8), NOWHERE, 1).unwrap();
-    let deadline = Deadline::new();
-    while client.cq.read_each(0, |_, _| panic!("nothing is asked for")) != Ok(Some(0)) {
-        deadline.yield_or_panic("a completion");
-    }
+    poll_until("a completion", || client.cq.read_each(0, |_, _| panic!("nothing is asked for")).unwrap());
     one.shutdown().unwrap();
     assert_eq!(next_completion_of_first_side(&[&client]).context, 1);
 }
@@ -61,13 +58,12 @@ fn operations_fail_when_the_connection_ends(net: &Net) {
     let send = SendMsg { buffers, tag: Some(Tag(1)), context: 4, flags, ..SendMsg::default() };
     one.sendmsg(send).unwrap();
     one.shutdown().unwrap();
-    let mut ended = Vec::new();
-    for _ in 0..2 {
+    let mut ended = [(); 2].map(|()| {
         // A cancelled operation has ended when the call returns.
         let failed = next_operation_end_of_first_side(&[&client]).expect_err("it was cancelled");
         assert_eq!(failed.error, OperationError::Cancelled);
-        ended.push(failed.completion.context);
-    }
+        failed.completion.context
+    });
     ended.sort_unstable();
     assert_eq!(ended, [3, 4]);
     for context in [1, 2] {
@@ -149,23 +145,11 @@ fn connection_objects_may_be_dropped_in_any_order(net: &Net) {
         if order % 2 == 0 {
             accepting.accept(b"").unwrap();
         }
+        // The parts of a tuple are dropped in their order.
         match order / 2 {
-            0 => {
-                drop((server, client));
-                drop((request, accepting, listener, connecting));
-            }
-            1 => {
-                drop((connecting, listener, accepting, request));
-                drop((server, client));
-            }
-            _ => {
-                drop(listener);
-                drop(server);
-                drop(request);
-                drop(connecting);
-                drop(accepting);
-                drop(client);
-            }
+            0 => drop((server, client, request, accepting, listener, connecting)),
+            1 => drop((connecting, listener, accepting, request, server, client)),
+            _ => drop((listener, server, request, connecting, accepting, client)),
         }
     }
 }

@@ -35,8 +35,7 @@ fn shutdown_during_message_sends_the_rest_before_ack_and_shutdown() {
 #[test]
 fn shutdown_during_read_answer_sends_the_rest_first() {
     let (mut node, _) = connected_engine();
-    let attr = RegionAttr { key: KEY, access: MrAccess::REMOTE_READ, base_address: 0 };
-    let region = node.engine.target.regions().add(Region::owned(5000, attr).unwrap()).unwrap();
+    let region = node.add_region(Region::owned(5000, ATTR));
     region.write_at(4990, b"the end").unwrap();
     node.frame(OTHER, &rma_header(5, 0, 5000, RmaKind::Read), b"");
     node.transport.answers = [Sent::Partial(10)].into();
@@ -92,7 +91,7 @@ fn shutdown_does_not_wait_for_peer_to_request_offered_payload() {
     let (mut node, peer) = connected_engine();
     static LONG: [u8; EAGER_MAX_BYTES + 1] = [7; EAGER_MAX_BYTES + 1];
     node.post(send_request(peer, &LONG, 2));
-    let Header::Request { op, .. } = node.transport.sent[0].1 else { panic!("too long to be sent at once") };
+    let op = node.op_at(0);
     node.shutdown().unwrap();
     assert_eq!(node.ended_contexts(), [2]);
     assert_eq!(node.sent_since(1), [handshake_header(HandshakeStep::Shutdown, NUMBER, b"")]);

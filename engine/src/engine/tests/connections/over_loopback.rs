@@ -11,15 +11,6 @@ fn open(network: &Network, instance: u64, role: EndpointRole) -> Node {
     Node::open(network, instance, Config { role, ..untimed_config() })
 }
 
-fn connect(node: &mut Node, to: Address, number: u64, data: &[u8]) {
-    node.engine.connect(to, number, data, None, &mut node.transport, &mut node.sink).unwrap();
-    node.transport.flush();
-}
-
-fn accept(node: &mut Node, request: &Request, data: &[u8]) {
-    node.engine.accept(request.from, data, &mut node.transport).unwrap();
-}
-
 #[test]
 fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
     let mut connections = 0;
@@ -29,7 +20,9 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
         let mut requester = open(&network, 2, EndpointRole::Connected);
         let mut acceptor = open(&network, 3, EndpointRole::Connected);
         listener.engine.listen(Some(1)).unwrap();
-        connect(&mut requester, listener.transport.address(), seed, &[seed as u8; 200]);
+        let Node { engine, transport, sink } = &mut requester;
+        engine.connect(listener.address(), seed, &[seed as u8; 200], None, transport, sink).unwrap();
+        transport.flush();
         let mut request = None;
         let mut connected = [false; 2];
         let mut ended = [false; 2];
@@ -39,7 +32,7 @@ fn connecting_under_faults_ends_with_both_sides_or_neither_connected() {
             }
             if let Some(ConnectionReport::Requested(asked)) = listener.sink.events.pop() {
                 listener.engine.mark_request_being_accepted(asked.id);
-                accept(&mut acceptor, &asked, b"welcome");
+                acceptor.engine.accept(asked.from, b"welcome", &mut acceptor.transport).unwrap();
                 request = Some(asked);
             }
             for (n, node) in [&mut requester, &mut acceptor].into_iter().enumerate() {

@@ -1,6 +1,5 @@
 //! Tests of flushes that the target carries out in parts.
 
-use super::super::durability::add_persistent_region_of_len;
 use super::*;
 
 const OTHER_LINK: LinkId = LinkId(8);
@@ -15,7 +14,7 @@ fn persistent_flush(op: u64, key: u64, place: usize, len_bytes: usize) -> Header
 fn engine_with_long_region() -> (Node, Arc<Region>, Arc<Device>) {
     let (mut node, _) = engine_with_peer();
     node.link_up(OTHER_LINK, 3, 1);
-    let (region, device) = add_persistent_region_of_len(&node.engine, KEY, REGION_BYTES);
+    let (region, device) = add_persistent_region(&node, KEY, REGION_BYTES);
     (node, region, device)
 }
 
@@ -28,7 +27,7 @@ fn make_pass(node: &mut Node, device: &Device) -> Vec<(usize, usize)> {
 #[test]
 fn links_take_turns_with_parts_of_flushes() {
     let (mut node, _region, device) = engine_with_long_region();
-    let (_other, other_device) = add_persistent_region_of_len(&node.engine, KEY + 1, REGION_BYTES);
+    let (_other, other_device) = add_persistent_region(&node, KEY + 1, REGION_BYTES);
     node.frame(LINK, &persistent_flush(1, KEY, 0, 3 * PASS), b"");
     node.frame(LINK, &persistent_flush(2, KEY, 0, 3 * PASS), b"");
     node.frame(OTHER_LINK, &persistent_flush(1, KEY + 1, 0, PASS + 1), b"");
@@ -64,7 +63,7 @@ fn links_take_turns_with_parts_of_flushes() {
 #[test]
 fn flushes_that_leave_little_of_each_pass_do_not_hold_others_up() {
     let (mut node, _region, device) = engine_with_long_region();
-    let (_other, other_device) = add_persistent_region_of_len(&node.engine, KEY + 1, REGION_BYTES);
+    let (_other, other_device) = add_persistent_region(&node, KEY + 1, REGION_BYTES);
     for op in 0..10 {
         node.frame(LINK, &persistent_flush(op, KEY, 0, PASS - 1), b"");
     }
@@ -119,11 +118,8 @@ fn persistent_flushes_of_a_link_end_in_the_order_of_arrival() {
     let refused = Outcome::Refused(Refusal::Range);
     let mut answers = sent_answers(&node.transport);
     answers.retain(|(op, _)| *op != 6);
-    assert_eq!(
-        answers,
-        [4, 5, 1, 2, 3].map(|op| (op, if op == 5 { refused } else { Outcome::Done })),
-        "the others keep their order"
-    );
+    let expected = [4, 5, 1, 2, 3].map(|op| (op, if op == 5 { refused } else { Outcome::Done }));
+    assert_eq!(answers, expected, "the others keep their order");
 }
 
 #[test]

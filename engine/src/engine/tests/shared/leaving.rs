@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// A payload that leaves room for four links in the budget.
+const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
+
 #[test]
 fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
     let (shared, mut first, second) = two_members();
@@ -9,7 +12,7 @@ fn leaving_member_ends_directed_receives_that_it_alone_could_serve() {
     shared.post_receive(only, receive_request(8, 1)).unwrap();
     first.link_down(LINK, RESET);
     drop(second);
-    assert_eq!(shared.take_members_with_mail(), [first.id]);
+    assert_eq!(shared.take_members_with_mail(), [first.id()]);
     first.progress();
     assert_eq!(first.take_results(), [(1, Err(OperationError::Link(RESET)))]);
 }
@@ -24,7 +27,7 @@ fn member_that_lost_the_source_connects_when_the_last_linked_member_leaves() {
     first.progress();
     assert!(first.transport.connected.is_empty(), "the other member has a link");
     drop(second);
-    assert_eq!(shared.take_members_with_mail(), [first.id]);
+    assert_eq!(shared.take_members_with_mail(), [first.id()]);
     first.progress();
     assert_eq!(first.transport.connected, [address(2)]);
 }
@@ -53,7 +56,6 @@ fn engine_that_has_left_shared_receiver_discards_messages_and_keeps_link() {
 
 #[test]
 fn budget_of_leaving_member_goes_to_other_members() {
-    const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     let (shared, mut first, mut second) = two_members();
     first.receive_offer(3, LARGE_BYTES);
     // The budget has no room for the payload of this offer. When the link is due a grant of credit,
@@ -68,7 +70,7 @@ fn budget_of_leaving_member_goes_to_other_members() {
     shared.take_members_with_mail();
     assert!(second.transport.pulled.is_empty() && second.transport.sent.is_empty());
     first.leave();
-    assert_eq!(shared.take_members_with_mail(), [second.id], "it may be asleep");
+    assert_eq!(shared.take_members_with_mail(), [second.id()], "it may be asleep");
     second.progress();
     assert!(!second.transport.pulled.is_empty());
     let told = second.transport.headers_since(0);
@@ -78,16 +80,15 @@ fn budget_of_leaving_member_goes_to_other_members() {
 #[test]
 fn budget_of_leaving_member_reaches_offer_behind_many_too_large_ones() {
     let (shared, mut first, mut second) = two_members();
-    let large_bytes = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
-    first.receive_offer(3, large_bytes);
+    first.receive_offer(3, LARGE_BYTES);
     // The budget never has room for these offers.
     for op in 0..2 * DEFERRED_STEP_MAX_FETCHES as u64 {
         second.receive_offer(op, BUDGET_BYTES as u64);
     }
-    second.receive_offer(100, large_bytes);
+    second.receive_offer(100, LARGE_BYTES);
     shared.take_members_with_mail();
     first.leave();
-    assert_eq!(shared.take_members_with_mail(), [second.id]);
+    assert_eq!(shared.take_members_with_mail(), [second.id()]);
     second.transport.memory = vec![7; BUDGET_BYTES];
     second.progress();
     assert!(!second.transport.pulled.is_empty());
@@ -95,7 +96,6 @@ fn budget_of_leaving_member_reaches_offer_behind_many_too_large_ones() {
 
 #[test]
 fn post_that_takes_a_fetched_message_frees_budget_for_other_members() {
-    const LARGE_BYTES: u64 = BUDGET_BYTES as u64 - 4 * CREDIT_INITIAL_BYTES;
     let (shared, mut first, mut second) = two_members();
     for member in [&mut first, &mut second] {
         member.transport.memory = vec![7; BUDGET_BYTES];
@@ -112,7 +112,7 @@ fn post_that_takes_a_fetched_message_frees_budget_for_other_members() {
     shared.take_members_with_mail();
     assert!(second.transport.pulled.is_empty());
     shared.post_receive(None, receive_request(LARGE_BYTES as usize, 1)).unwrap();
-    assert!(shared.take_members_with_mail().contains(&second.id), "it may be asleep");
+    assert!(shared.take_members_with_mail().contains(&second.id()), "it may be asleep");
     second.progress();
     assert!(!second.transport.pulled.is_empty());
 }
@@ -135,11 +135,10 @@ fn peer_is_forgotten_with_the_last_member_that_knows_it() {
 #[test]
 fn peers_without_links_are_forgotten_while_their_member_stays() {
     const PEERS_MAX: usize = 128;
-    let shared = SharedReceiver::new(64, BUDGET_BYTES);
-    let (mut first, mut second) = (Member::join(&shared), Member::join(&shared));
+    let (shared, mut first, mut second) = two_members();
     // The second member keeps a report for which its queue has no room. The first member keeps a
     // message that no receive has taken.
-    second.sink.room = 0;
+    second.sink.room = Some(0);
     shared.post_receive(None, receive_request(8, 1)).unwrap();
     second.frame(LINK, &untagged_header(3), b"two");
     first.frame(LINK, &untagged_header(3), b"old");
@@ -154,7 +153,7 @@ fn peers_without_links_are_forgotten_while_their_member_stays() {
         first.take_ended();
         assert!(shared.peers_len() <= PEERS_MAX, "{}", shared.peers_len());
     }
-    second.sink.room = usize::MAX;
+    second.sink.room = None;
     shared.post_receive(Some(address(2)), receive_request(8, 2)).unwrap();
     for (member, message) in [(&mut first, b"old"), (&mut second, b"two")] {
         member.progress();

@@ -1,5 +1,6 @@
 //! The calls that transfer data, and all their arguments.
 
+use std::array;
 use std::ptr;
 
 use homespun_host::abi::atomic::{FiIoc, FiMsgAtomic, FiRmaIoc};
@@ -105,89 +106,57 @@ fn deref_vtable<'a, T>(table: *const T) -> &'a T {
     unsafe { &*table }
 }
 
+/// The pointer, or null.
+fn shown<T>(is_shown: bool, pointer: *const T) -> *const T {
+    if is_shown { pointer } else { ptr::null() }
+}
+
 pub(super) unsafe fn make_call(call: &str, ep: *mut FidEp, a: &CallArguments) -> isize {
+    let CallArguments {
+        len, desc, addr, tag, ignore, data, context, flags, remote, key, datatype, op, ..
+    } = *a;
+    let (buf, result, compare) =
+        (a.buf.cast::<c_void>(), a.result.cast::<c_void>(), a.compare.cast::<c_void>());
+    let (n, rma_iov_count) = (a.vector_count, a.rma_count);
     // The vectors are long enough for every count that a probe uses.
-    let mut descs = [a.desc; 64];
+    let mut descs = [desc; 64];
     let descs = if a.has_descs { descs.as_mut_ptr() } else { ptr::null_mut() };
-    let split = a.vector_count.clamp(1, 64);
-    let each = a.len / split;
+    let (each, remote_each) = (len / n.clamp(1, 64), len / rma_iov_count.clamp(1, 64));
     let unit = if is_atomic(call) { 8 } else { 1 };
     let place = |base: *mut u8, index: usize| {
         if base.is_null() { base } else { base.wrapping_add(each.wrapping_mul(index * unit)) }
     };
-    let iov: Vec<iovec> =
-        (0..64).map(|index| iovec { iov_base: place(a.buf, index).cast(), iov_len: each }).collect();
-    let ioc = |base: *mut u8| -> Vec<FiIoc> {
-        (0..64).map(|index| FiIoc { addr: place(base, index).cast(), count: each }).collect()
-    };
+    let remote_place = |index: usize| remote.wrapping_add(remote_each.wrapping_mul(index * unit) as u64);
+    let iov = array::from_fn::<_, 64, _>(|i| iovec { iov_base: place(a.buf, i).cast(), iov_len: each });
+    let ioc = |base| array::from_fn::<_, 64, _>(|i| FiIoc { addr: place(base, i).cast(), count: each });
+    let rma = array::from_fn::<_, 64, _>(|i| FiRmaIov { addr: remote_place(i), len: remote_each, key });
+    let rma_iocs =
+        array::from_fn::<_, 64, _>(|i| FiRmaIoc { addr: remote_place(i), count: remote_each, key });
     let (operands, results, compares) = (ioc(a.buf), ioc(a.result), ioc(a.compare));
-    let vector = |vector: *const c_void| if a.has_vector { vector } else { ptr::null() };
-    let iov = vector(iov.as_ptr().cast()).cast::<iovec>();
-    let operands = vector(operands.as_ptr().cast()).cast::<FiIoc>();
+    let (iov, operands) = (shown(a.has_vector, iov.as_ptr()), shown(a.has_vector, operands.as_ptr()));
     let compares = compares.as_ptr();
     let results = if a.has_result_vector { results.as_ptr().cast_mut() } else { ptr::null_mut() };
-    let remote_each = a.len / a.rma_count.clamp(1, 64);
-    let rma: Vec<FiRmaIov> = (0..64)
-        .map(|index| FiRmaIov {
-            addr: a.remote.wrapping_add(remote_each.wrapping_mul(index) as u64),
-            len: remote_each,
-            key: a.key,
-        })
-        .collect();
-    let rma_iocs: Vec<FiRmaIoc> = (0..64)
-        .map(|index| FiRmaIoc {
-            addr: a.remote.wrapping_add(remote_each.wrapping_mul(index * 8) as u64),
-            count: remote_each,
-            key: a.key,
-        })
-        .collect();
-    let rma = if a.has_rma_vector { rma.as_ptr() } else { ptr::null() };
-    let rma_iocs = if a.has_rma_vector { rma_iocs.as_ptr() } else { ptr::null() };
-    let n = a.vector_count;
-    let buf = a.buf.cast::<c_void>();
-    let message =
-        FiMsg { msg_iov: iov, desc: descs, iov_count: n, addr: a.addr, context: a.context, data: a.data };
-    let tagged = FiMsgTagged {
-        msg_iov: iov,
-        desc: descs,
-        iov_count: n,
-        addr: a.addr,
-        tag: a.tag,
-        ignore: a.ignore,
-        context: a.context,
-        data: a.data,
-    };
-    let access = FiMsgRma {
-        msg_iov: iov,
-        desc: descs,
-        iov_count: n,
-        addr: a.addr,
-        rma_iov: rma,
-        rma_iov_count: a.rma_count,
-        context: a.context,
-        data: a.data,
-    };
+    let rma_iov = shown(a.has_rma_vector, rma.as_ptr());
+    let message = FiMsg { msg_iov: iov, desc: descs, iov_count: n, addr, context, data };
+    let tagged = FiMsgTagged { msg_iov: iov, desc: descs, iov_count: n, addr, tag, ignore, context, data };
+    let access =
+        FiMsgRma { msg_iov: iov, desc: descs, iov_count: n, addr, rma_iov, rma_iov_count, context, data };
     let atomic = FiMsgAtomic {
         msg_iov: operands,
         desc: descs,
         iov_count: n,
-        addr: a.addr,
-        rma_iov: rma_iocs,
-        rma_iov_count: a.rma_count,
-        datatype: a.datatype,
-        op: a.op,
-        context: a.context,
-        data: a.data,
+        addr,
+        rma_iov: shown(a.has_rma_vector, rma_iocs.as_ptr()),
+        rma_iov_count,
+        datatype,
+        op,
+        context,
+        data,
     };
-    let shown = |message: *const c_void| if a.has_message { message } else { ptr::null() };
-    let message = shown((&raw const message).cast()).cast::<FiMsg>();
-    let tagged = shown((&raw const tagged).cast()).cast::<FiMsgTagged>();
-    let access = shown((&raw const access).cast()).cast::<FiMsgRma>();
-    let atomic = shown((&raw const atomic).cast()).cast::<FiMsgAtomic>();
-    let (result, compare) = (a.result.cast::<c_void>(), a.compare.cast::<c_void>());
-    let CallArguments {
-        len, desc, addr, tag, ignore, data, context, flags, remote, key, datatype, op, ..
-    } = *a;
+    let message = shown(a.has_message, &raw const message);
+    let tagged = shown(a.has_message, &raw const tagged);
+    let access = shown(a.has_message, &raw const access);
+    let atomic = shown(a.has_message, &raw const atomic);
     unsafe {
         let msg = || deref_vtable((*ep).msg);
         let tagged_ops = || deref_vtable((*ep).tagged);
