@@ -1,7 +1,6 @@
 //! Runs a program to its end, and records its history.
 
 use std::collections::BTreeSet;
-use std::mem;
 
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::{Caps, CompletionFlags};
@@ -22,7 +21,7 @@ use crate::model::program::{
 use crate::model::receives::{IDENTITY_BYTES, Told, record_receive_entry};
 use crate::model::rest::RUNNERS_CONTEXT;
 use crate::payload::{marked_buffer, marked_buffers, payload, split_unevenly};
-use crate::{Deadline, Ended, Net, Party, Region, Setup};
+use crate::{Deadline, Ended, Endpoint, Net, Party, Region, Setup};
 
 pub(crate) struct Runner<'a> {
     /// The sides of the connection, if there is one.
@@ -36,6 +35,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) regions: Vec<Option<Region>>,
     /// The party of each place, `None` if it is closed or killed.
     pub(crate) parties: Vec<Option<Party>>,
+    /// The endpoints that were killed inside this process. Closing one would tell its peers.
+    killed: Vec<Endpoint>,
     pub(crate) history: History,
     /// The receives that the test has posted itself, for messages that no receive of the program gets.
     pub(crate) drains: BTreeSet<usize>,
@@ -75,6 +76,7 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
         injected: vec![0; parties.len()],
         regions: Vec::new(),
         parties: parties.into_iter().map(Some).collect(),
+        killed: Vec::new(),
         history,
         drains: BTreeSet::new(),
         asked_to_cancel: BTreeSet::new(),
@@ -97,6 +99,7 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
     runner.history.record(Event::Finished);
     runner.check_no_receive_waits_for_a_lost_peer();
     runner.cancel_remaining_receives();
+    net.close_dead(runner.killed);
     runner.history
 }
 
@@ -348,8 +351,7 @@ impl Runner<'_> {
         match &self.net.network {
             Some(network) => {
                 assert!(network.kill(self.names[at]), "the endpoint was alive");
-                // A process that dies does not close its endpoint in order.
-                mem::forget(party.endpoint);
+                self.killed.push(party.endpoint);
             }
             None => party.kill(),
         }
