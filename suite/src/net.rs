@@ -1,7 +1,7 @@
 //! A network: a transport under test, and all parties on it.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -34,10 +34,13 @@ const LINGER: Duration = Duration::from_secs(5);
 const IDLE_PACE: u32 = 50;
 
 /// Returns the clock of a loopback network. While nothing is received, its time passes faster: a closing
-/// endpoint shall not wait long for a peer that no thread drives.
-fn accelerated_clock(network: &Network) -> SimulatedClock {
+/// endpoint shall not wait long for a peer that no thread drives, and one without a network not at all.
+fn accelerated_clock(network: &Network, closes_dead: Arc<AtomicBool>) -> SimulatedClock {
     let (network, seen) = (network.clone(), AtomicU64::new(0));
     SimulatedClock::with_sleep_pace(move |waited| {
+        if closes_dead.load(Ordering::Relaxed) {
+            return LINGER;
+        }
         let reported = network.received_count();
         if seen.swap(reported, Ordering::Relaxed) == reported { waited * IDLE_PACE } else { waited }
     })
@@ -64,6 +67,8 @@ pub struct Net {
     queues: Arc<DrivenQueues>,
     /// How many processes were started for parties.
     processes: AtomicUsize,
+    /// Whether endpoints close that the network no longer has.
+    closes_dead: Arc<AtomicBool>,
     /// Whether all parties send long messages from send buffers.
     sends_from_buffers: bool,
 }
@@ -88,10 +93,12 @@ impl Net {
         let (domain, node) = transport.domain_and_address();
         let mut fabric = Fabric::with_params(Params { close_linger: LINGER, ..Params::from_env() });
         let mut network = None;
+        let closes_dead = Arc::new(AtomicBool::new(false));
         if let TransportKind::Loopback { seed, faults } = transport {
             let inside = Network::new(*seed, faults.clone());
             network = Some(inside.clone());
-            fabric = fabric.with_clock(&accelerated_clock(&inside)).with_provider(inside);
+            fabric =
+                fabric.with_clock(&accelerated_clock(&inside, closes_dead.clone())).with_provider(inside);
         }
         if let TransportKind::Backend(backend) = transport {
             fabric = (backend.install)(fabric);
@@ -119,6 +126,7 @@ impl Net {
             queues: Arc::default(),
             drivers: Mutex::default(),
             processes: AtomicUsize::new(0),
+            closes_dead,
             sends_from_buffers: false,
         }
     }
@@ -248,6 +256,14 @@ impl Net {
         (info.ep.ep_type, info.src_addr) = (Some(EndpointType::Msg), Some(opened.name.0));
         let cq = Queue::new_remote(&remote, QueueName::First, &opened);
         Some((remote, info, cq))
+    }
+
+    /// Closes endpoints that were [killed](Network::kill), without waiting until their messages are sent: they
+    /// never are. The endpoints of other parties have nothing left to do.
+    pub(crate) fn close_dead(&self, endpoints: Vec<Endpoint>) {
+        self.closes_dead.store(true, Ordering::Relaxed);
+        drop(endpoints);
+        self.closes_dead.store(false, Ordering::Relaxed);
     }
 
     /// Returns whether an endpoint can be opened at an address that a former endpoint had. An endpoint of

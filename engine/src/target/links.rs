@@ -29,6 +29,8 @@ pub(super) struct TargetLink {
     pub(super) writing: Option<IncomingWrite>,
     /// The peer's reads, in the order of its requests.
     pub(super) reads: VecDeque<OutgoingRead>,
+    /// How many of the reads are copied only when they are sent.
+    pub(super) uncopied_reads: usize,
     /// The peer's flushes that are carried out in parts, in the order of its requests.
     pub(super) flushes: VecDeque<PartialFlush>,
     /// The regions that this side has offered the peer for mapping.
@@ -85,6 +87,7 @@ impl TargetLinks {
             unanswered_bytes: 0,
             writing: None,
             reads: VecDeque::new(),
+            uncopied_reads: 0,
             flushes: VecDeque::new(),
             offered_regions: Vec::new(),
         });

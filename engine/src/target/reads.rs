@@ -61,11 +61,11 @@ impl Target {
         let mut reading =
             OutgoingRead { op, len_bytes, sent_bytes: 0, window, outcome, copy, is_copied: false };
         // Nor must a read be copied before earlier reads are.
-        let is_next = link.reads.back().is_none_or(|before| before.is_copied);
-        if self.copies_reads && is_next && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
+        if self.copies_reads && link.uncopied_reads == 0 && len_bytes <= READ_COPIED_MAX_BYTES as u64 {
             reading.is_copied = true;
             reading.copy_piece_if_needed()?;
         }
+        link.uncopied_reads += usize::from(!reading.is_copied);
         link.reads.push_back(reading);
         effects.queue_read_data(id);
         Ok(())
@@ -105,6 +105,7 @@ impl Target {
         let link = self.links.get_mut(id)?;
         let reading = link.reads.pop_front()?;
         link.unanswered_ops -= 1;
+        link.uncopied_reads -= usize::from(!reading.is_copied);
         if reading.outcome.is_none() {
             link.unanswered_bytes -= clamp_to_usize(reading.len_bytes);
         }

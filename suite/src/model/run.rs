@@ -1,7 +1,5 @@
 //! Runs a program to its end, and records its history.
 
-use std::mem;
-
 use crate::connecting::Side;
 use crate::deadline::run_while_driving;
 use crate::model::accesses::plain_part;
@@ -23,6 +21,8 @@ pub(crate) struct Runner<'a> {
     pub(crate) regions: Vec<Option<Region>>,
     /// The party of each place, `None` if it is closed or killed.
     pub(crate) parties: Vec<Option<Party>>,
+    /// The endpoints that were killed inside this process. Closing one would tell its peers.
+    killed: Vec<crate::Endpoint>,
     pub(crate) history: History,
     /// The receives that the test has posted itself, for messages that no receive of the program gets.
     pub(crate) drains: BTreeSet<usize>,
@@ -62,6 +62,7 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
         injected: vec![0; parties.len()],
         regions: Vec::new(),
         parties: parties.into_iter().map(Some).collect(),
+        killed: Vec::new(),
         history,
         drains: BTreeSet::new(),
         asked_to_cancel: BTreeSet::new(),
@@ -84,6 +85,7 @@ pub(crate) fn run_program(net: &Net, offer: &Offer, program: &Program) -> Histor
     runner.history.record(Event::Finished);
     runner.check_no_receive_waits_for_a_lost_peer();
     runner.cancel_remaining_receives();
+    net.close_dead(runner.killed);
     runner.history
 }
 
@@ -335,8 +337,7 @@ impl Runner<'_> {
         match &self.net.network {
             Some(network) => {
                 assert!(network.kill(self.names[at]), "the endpoint was alive");
-                // A process that dies does not close its endpoint in order.
-                mem::forget(party.endpoint);
+                self.killed.push(party.endpoint);
             }
             None => party.kill(),
         }

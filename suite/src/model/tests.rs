@@ -125,8 +125,8 @@ impl Script {
     }
 }
 
-/// A clause, and a history: one that is accepted if the second argument is 0, and one that violates the clause
-/// if it is 1.
+/// A clause, and a history: one that is accepted if the second argument is 0, and one that violates the
+/// clause if it is 1.
 type Row = (&'static str, fn(&mut Script, usize) -> &mut Script);
 
 const ROWS_OF_RULES: &[Row] = &[

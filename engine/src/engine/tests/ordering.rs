@@ -164,3 +164,25 @@ fn read_copied_before_region_close_is_refused() {
     node.transmit();
     assert_eq!(node.sent_since(0), [Header::Answer { op: 1, outcome: Outcome::Refused(Refusal::Key) }]);
 }
+
+/// The results of atomic operations were copied, whatever they wait for.
+#[test]
+fn short_read_is_copied_on_arrival_only_if_all_reads_ahead_were() {
+    let fetch = AtomicForm::new(AtomicKind::Fetch, AtomicOp::Read, Datatype::Uint8, 1).unwrap();
+    let fetch = Header::Atomic(Atomic { op: 2, key: KEY, address: 0, form: fetch });
+    for (ahead_bytes, found) in [(READ_COPIED_MAX_BYTES, b"before"), (LONG_BYTES, b"behind")] {
+        let (mut node, _) = engine_with_config(Config { receive_order: Order::WAR, ..untimed_config() });
+        let attr = RegionAttr { key: KEY, access: MrAccess::all(), base_address: 0 };
+        let region = node.engine.target.regions().add(Region::owned(LONG_BYTES, attr).unwrap()).unwrap();
+        region.write_at(0, b"before").unwrap();
+        node.frame(LINK, &rma_header(1, 0, ahead_bytes as u64, RmaKind::Read), b"");
+        node.frame(LINK, &fetch, b"");
+        node.frame(LINK, &rma_header(3, 0, 6, RmaKind::Read), b"");
+        region.write_at(0, b"behind").unwrap();
+        node.transmit();
+        let data = |(_, header, data): &(LinkId, Header, Vec<u8>)| {
+            matches!(header, Header::ReadData { op: 3, .. }).then(|| data.clone())
+        };
+        assert_eq!(node.transport.sent.iter().find_map(data).unwrap(), found);
+    }
+}

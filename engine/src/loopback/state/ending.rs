@@ -89,7 +89,9 @@ impl State {
     fn remove_if_unused(&mut self, connection: ConnectionKey) {
         let Some(state) = self.connections.get(connection) else { return };
         if state.connector.state != EndState::Open && state.acceptor.state != EndState::Open {
-            for owner in [state.connector.owner, state.acceptor.owner] {
+            let owners = [state.connector.owner, state.acceptor.owner];
+            self.forget_unread_hello(owners[1], connection);
+            for owner in owners {
                 if let Some(endpoint) = self.endpoints.get_mut(owner) {
                     endpoint.connections.remove(&connection);
                 }
