@@ -295,7 +295,7 @@ pub fn arm_after_an_unreported_event_stays_awake<P: Provider>(backend: Backend<'
         }
         a.make_progress();
         Sleep::arm(&mut b).wait_until_event(&mut b, what, || a.make_progress());
-        drive_sleeping_until(&mut b, BUDGET_FRAMES, what, |b| b.recorder.log().len() == 2);
+        drive_sleeping_until(&mut b, what, |b| b.recorder.log().len() == 2);
     }
 
     let ([a, mut b], _, peer) = backend.open_linked_pair();

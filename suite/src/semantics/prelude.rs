@@ -6,6 +6,7 @@ pub(super) use crate::connecting::{
     next_event_of_first_side, next_message_of_first_side, next_operation_end_of_first_side,
     next_request_of_first_side, open_connection, open_sides, sleep_until_event,
 };
+pub(super) use crate::deadline::poll_until;
 pub(super) use crate::files::NamedFile;
 pub(super) use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 pub(super) use crate::raw::Post;
@@ -89,18 +90,6 @@ pub(super) fn expect_errno<T>(result: Result<T, impl Into<Error>>) -> Errno {
 #[track_caller]
 pub(super) fn expect_error<T>(result: Result<T, impl Into<Error>>, errno: Errno) {
     assert_eq!(expect_errno(result), errno);
-}
-
-/// Calls `step` until it returns a value.
-#[track_caller]
-pub(super) fn poll_until<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
-    let deadline = Deadline::new();
-    loop {
-        if let Some(value) = step() {
-            return value;
-        }
-        deadline.yield_or_panic(what);
-    }
 }
 
 /// Checks that a call was refused with this error, and has returned its buffers.
