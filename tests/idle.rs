@@ -46,6 +46,7 @@ fn post_send(party: &Party, context: u64, len_bytes: usize) {
 }
 
 /// Sleeps until the next operation ends, which must succeed. Returns its context.
+#[track_caller]
 fn sleep_until_success(party: &Party) -> u64 {
     sleep_until_operation_ends(party.local_cq()).unwrap().0.context
 }

@@ -127,7 +127,7 @@ fn disturb_by_polling(party: &Party, tally: &Tally, is_over: &AtomicBool, mut ra
             1 => cq.progress(),
             2 => _ = cq.try_wait().expect("a wait object"),
             3..6 => {
-                // Every third read blocks.
+                // One read in three blocks, at random.
                 let timeout = Some(Duration::from_micros(random.u64(0..500)));
                 let read = if random.u32(0..3) == 0 { cq.sread(timeout) } else { cq.read() };
                 if let Ok(Some(completion)) = read {

@@ -31,19 +31,21 @@ const SMALL_BUDGET_BYTES: usize = 20_000;
 const STILL_ROUNDS: usize = 2000;
 
 /// Sends the message with this number to the peer. The number is also the context and the remote data.
-fn post_send(from: &Party, number: u64, len_bytes: usize, flags: OpFlags) {
+#[track_caller]
+fn post_numbered(from: &Party, number: u64, len_bytes: usize, flags: OpFlags) {
     let send = SendMsg { data: Some(number), ..from.message(number, len_bytes, flags) };
     from.endpoint.sendmsg(send).expect("room for a send");
 }
 
+#[track_caller]
 fn send_all(from: &Party, lens_bytes: &[usize], flags: OpFlags) {
     for (number, &len_bytes) in (0..).zip(lens_bytes) {
-        post_send(from, number, len_bytes, flags);
+        post_numbered(from, number, len_bytes, flags);
     }
 }
 
 #[track_caller]
-fn receive_message(party: &Party, number: u64, len_bytes: usize) {
+fn receive_numbered(party: &Party, number: u64, len_bytes: usize) {
     let completion = party.receive_message(number, len_bytes, &payload(number, len_bytes));
     assert_eq!((completion.data, completion.len_bytes), (number, len_bytes));
 }
@@ -52,7 +54,7 @@ fn receive_message(party: &Party, number: u64, len_bytes: usize) {
 #[track_caller]
 fn receive_exactly(party: &Party, lens_bytes: &[usize]) {
     for (number, &len_bytes) in (0..).zip(lens_bytes) {
-        receive_message(party, number, len_bytes);
+        receive_numbered(party, number, len_bytes);
     }
     party.post_receives([99], 100_000);
     party.assert_no_completion();
@@ -106,10 +108,10 @@ fn transmitted_messages_of_a_killed_sender_arrive() {
         // Kill each sender as soon as its send has completed.
         for (number, len_bytes) in (0..).zip(KEPT_LENS_BYTES) {
             let (receiver, leaver) = net.open_pair();
-            post_send(&leaver, number, len_bytes, OpFlags::TRANSMIT_COMPLETE);
+            post_numbered(&leaver, number, len_bytes, OpFlags::TRANSMIT_COMPLETE);
             leaver.next_completion();
             leaver.kill();
-            receive_message(&receiver, number, len_bytes);
+            receive_numbered(&receiver, number, len_bytes);
         }
     }
 }
@@ -123,7 +125,7 @@ fn messages_before_a_completed_fence_of_a_killed_sender_arrive() {
         // These sends complete before their messages arrive. The fenced send completes after their messages
         // have arrived.
         send_all(&leaver, &KEPT_LENS_BYTES[..7], OpFlags::INJECT_COMPLETE);
-        post_send(&leaver, 7, 8, OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
+        post_numbered(&leaver, 7, 8, OpFlags::FENCE | OpFlags::TRANSMIT_COMPLETE);
         while leaver.next_completion().context != 7 {}
         leaver.kill();
         receive_exactly(&receiver, &[&KEPT_LENS_BYTES[..7], &[8]].concat());

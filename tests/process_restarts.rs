@@ -25,7 +25,8 @@ fn kill_and_reopen(net: &Net, party: &Party, peer: &Party) -> Party {
 }
 
 /// Posts a send of the message with this number, which is also its context.
-fn post_send(from: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
+#[track_caller]
+fn post_numbered(from: &Party, context: u64, len_bytes: usize, flags: OpFlags) {
     let send = SendMsg { data: Some(context), ..from.message(context, len_bytes, flags) };
     from.endpoint.sendmsg(send).expect("room for a send");
 }
@@ -42,7 +43,7 @@ fn send_until_delivered(from: &Party, first: u64) -> u64 {
     let deadline = Deadline::new();
     let mut context = first;
     loop {
-        post_send(from, context, 64, OpFlags::DELIVERY_COMPLETE);
+        post_numbered(from, context, 64, OpFlags::DELIVERY_COMPLETE);
         match from.next_ended() {
             Ok((completion, _)) => {
                 assert_eq!(completion.context, context);
@@ -66,7 +67,7 @@ fn messages_of_a_killed_process_and_its_successor_all_arrive() {
         let lives = 3;
         for life in 0..lives {
             for (context, len_bytes) in (100 * life..).zip(LENS_BYTES) {
-                post_send(&bob, context, len_bytes, OpFlags::TRANSMIT_COMPLETE);
+                post_numbered(&bob, context, len_bytes, OpFlags::TRANSMIT_COMPLETE);
             }
             bob.next_completions_of_sends_and_others(LENS_BYTES.len());
             bob = kill_and_reopen(&net, &bob, &alice);
@@ -97,7 +98,7 @@ fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
             OpFlags::DELIVERY_COMPLETE,
         ];
         for (context, flags) in (0..).zip(levels) {
-            post_send(&alice, context, 64, flags);
+            post_numbered(&alice, context, 64, flags);
         }
         alice.endpoint.recv(marked_buffer(64), alice.peer(), 10).expect("room for a receive");
         alice.endpoint.trecv(marked_buffer(64), alice.peer(), Tag(5), 11).expect("room for a receive");
@@ -112,7 +113,7 @@ fn operations_on_a_killed_process_fail_once_and_miss_its_successor() {
         bob.post_receives([1], 64);
         bob.assert_no_completion();
         // A receive from any source stays posted, and matches a message of the next process at that address.
-        post_send(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
+        post_numbered(&bob, 2, 64, OpFlags::MATCH_COMPLETE);
         let (completion, source) = alice.next_completion_with_source();
         assert_eq!((completion.context, completion.data, source), (12, 2, alice.peer()));
         assert_eq!(bob.next_completion().context, 2);
@@ -128,7 +129,7 @@ fn sender_waiting_for_credit_survives_the_death_of_its_receiver() {
         let small = Setup { unexpected_bytes: 20_000, ..Setup::default() };
         let (alice, bob) = net.open_pair_with(Setup::default(), small);
         for context in 0..COUNT {
-            post_send(&alice, context, 1000, OpFlags::MATCH_COMPLETE);
+            post_numbered(&alice, context, 1000, OpFlags::MATCH_COMPLETE);
         }
         alice.assert_no_completion();
         let bob = kill_and_reopen(&net, &bob, &alice);

@@ -72,7 +72,7 @@ fn with_latency() -> Faults {
 
 #[test]
 fn message_and_acknowledgement_take_the_latency() {
-    let (_, simulation, left, right) = open_linked_pair();
+    let (_fabric, simulation, left, right) = open_linked_pair();
     let begin = simulation.elapsed();
     post_receive(&right);
     post_send(&left, &right, "hello");
@@ -168,7 +168,7 @@ fn partition_holds_messages_until_it_heals() {
 
 #[test]
 fn death_behind_a_partition_is_learned_after_it_heals() {
-    let (_, simulation, left, right) = open_linked_pair();
+    let (_fabric, simulation, left, right) = open_linked_pair();
     simulation.partition(&[&[address_of(&right)]]);
     assert!(simulation.kill(address_of(&right)));
     assert!(!simulation.kill(address_of(&right)), "it is dead");
@@ -195,7 +195,7 @@ fn new_endpoint_takes_the_address_of_a_killed_one() {
 
 #[test]
 fn broken_link_fails_the_sends_under_way() {
-    let (_, simulation, left, right) = open_linked_pair();
+    let (_fabric, simulation, left, right) = open_linked_pair();
     simulation.set_faults(Faults { lose_per_mille: 1000, ..with_latency() });
     post_receive(&right);
     post_send(&left, &right, "lost");
@@ -205,7 +205,7 @@ fn broken_link_fails_the_sends_under_way() {
 
 #[test]
 fn closing_endpoint_lingers_in_simulated_time() {
-    let (_, simulation, left, right) = open_linked_pair();
+    let (_fabric, simulation, left, right) = open_linked_pair();
     simulation.partition(&[&[address_of(&right)]]);
     // More than the link holds, so a part of it is still at the sender.
     let long = Bytes::from(vec![7; 1 << 20]);
@@ -303,7 +303,7 @@ fn request_for_a_connection_times_out_in_simulated_time() {
 
 #[test]
 fn run_whose_faults_let_nothing_through_ends_at_its_limit() {
-    let (_, simulation, left, right) = open_linked_pair();
+    let (_fabric, simulation, left, right) = open_linked_pair();
     simulation.set_faults(Faults { full_per_mille: 1000, ..Faults::default() });
     post_send(&left, &right, "refused again and again");
     let begin = simulation.elapsed();
@@ -366,7 +366,7 @@ fn seed_repeats_a_run_in_another_process() {
 
 #[test]
 fn trace_tells_what_a_message_takes() {
-    let (_, simulation, left, right) = open_linked_pair();
+    let (_fabric, simulation, left, right) = open_linked_pair();
     assert_eq!(simulation.take_trace(), [], "not recorded yet");
     simulation.record_trace();
     let begin = simulation.elapsed();

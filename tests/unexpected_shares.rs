@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::Deref;
 
 use homespun::cq::Entry;
 use homespun::endpoint::{RecvMsg, SendMsg};
@@ -31,7 +32,16 @@ const PASSES: usize = 50;
 /// An endpoint over TCP, and all that it needs.
 struct Party(OpenEndpoint);
 
+impl Deref for Party {
+    type Target = OpenEndpoint;
+
+    fn deref(&self) -> &OpenEndpoint {
+        &self.0
+    }
+}
+
 impl Party {
+    /// Opens an endpoint. The budget 0 stands for the default.
     fn open_with_budget(node: &str, budget_bytes: usize) -> Party {
         let hints = Hints::new().domain("tcp").node(node).source().total_buffered_recv_bytes(budget_bytes);
         Party(Fabric::new().open_endpoint(&hints).expect("an endpoint"))
@@ -47,15 +57,15 @@ impl Party {
     }
 
     fn insert(&self, other: &Party) -> FabricAddress {
-        self.0.av.insert_if_absent(other.0.endpoint.name().expect("a name")).expect("an endpoint's name")
+        self.av.insert_if_absent(other.endpoint.name().expect("a name")).expect("an endpoint's name")
     }
 
     fn post(&self, send: SendMsg) {
-        self.0.endpoint.sendmsg(send).expect("room for a send");
+        self.endpoint.sendmsg(send).expect("room for a send");
     }
 
     fn read_entry(&self) -> Option<Entry> {
-        self.0.cq.read_entry().expect("a queue that is not overrun")
+        self.cq.read_entry().expect("a queue that is not overrun")
     }
 
     /// Sends empty messages with this tag, and waits until the sends have ended. Returns whether all
@@ -74,7 +84,7 @@ impl Party {
                 Some(Entry::UnknownSource(..)) | None => {}
                 Some(Entry::Failed(_)) => failed += 1,
             }
-            to.0.cq.progress();
+            to.cq.progress();
             deadline.yield_or_panic("the ends of sends");
         }
         failed == 0
@@ -99,7 +109,7 @@ impl Party {
     /// Discards a message with this tag. Returns whether there is one.
     fn discard(&self, tag: u64) -> bool {
         let (tagged, flags) = (Some(TagMatch { tag, ignore: 0 }), OpFlags::PEEK | OpFlags::DISCARD);
-        self.0.endpoint.recvmsg(RecvMsg { tagged, flags, ..Default::default() }).expect("room for a peek");
+        self.endpoint.recvmsg(RecvMsg { tagged, flags, ..Default::default() }).expect("room for a peek");
         !matches!(self.read_entry().expect("a peek ends at once"), Entry::Failed(_))
     }
 
@@ -113,13 +123,13 @@ impl Party {
 #[track_caller]
 fn exchange_message(from: &Party, to: &Party, tag: u64) {
     let any = FabricAddress::UNSPECIFIED;
-    to.0.endpoint.trecv(BytesMut::zeroed(8), any, Tag(tag), 1).expect("room for a receive");
-    from.0.endpoint.tsend(Bytes::from_static(b"hello"), from.insert(to), Tag(tag), 0).expect("room");
+    to.endpoint.trecv(BytesMut::zeroed(8), any, Tag(tag), 1).expect("room for a receive");
+    from.endpoint.tsend(Bytes::from_static(b"hello"), from.insert(to), Tag(tag), 0).expect("room");
     let deadline = Deadline::new();
     let mut ends = [false, false];
     while ends != [true, true] {
         for (end, party) in ends.iter_mut().zip([from, to]) {
-            *end |= party.0.cq.read().expect("no operation fails").is_some();
+            *end |= party.cq.read().expect("no operation fails").is_some();
         }
         deadline.yield_or_panic("a message");
     }
@@ -133,7 +143,7 @@ fn let_strangers_leave_messages(victim: &Party, count: u16) {
     let message = Header::Message(Message { tag: Some(STRANGE), ..Message::of_len(0) });
     let frame_bytes = emit(&message, &mut frame);
     let messages = frame[..frame_bytes].repeat(MESSAGES as usize);
-    let address = victim.0.endpoint.name().expect("an endpoint in service").socket_addr();
+    let address = victim.endpoint.name().expect("an endpoint in service").socket_addr();
     for port in 100..100 + count {
         let mut stream = TcpStream::connect(address).expect("a listener");
         let claimed = SocketAddr::new(stream.local_addr().expect("it is connected").ip(), port);
@@ -143,7 +153,7 @@ fn let_strangers_leave_messages(victim: &Party, count: u16) {
         let mut is_answered = false;
         let deadline = Deadline::new();
         loop {
-            victim.0.cq.progress();
+            victim.cq.progress();
             match stream.read(&mut [0; 4096]) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Ok(1..) if is_answered => {}
@@ -186,8 +196,8 @@ fn host_with_all_of_its_share_left_behind_keeps_no_other_host_out() {
             break;
         }
         for _ in 0..PASSES * tag as usize {
-            peer.0.cq.progress();
-            victim.0.cq.progress();
+            peer.cq.progress();
+            victim.cq.progress();
         }
         victim.await_end_of(peer);
         arrived.push(tag);

@@ -59,12 +59,16 @@ impl Step {
         let only = |source: Option<u8>| source.map(usize::from);
         let operation = match self {
             Step::PostMany { tag, count } => {
-                let posts = (u64::from(tag)..).map(|tag| Operation::Post { source: None, tag, ignore: 0 });
-                return posts.take(count.into()).for_each(|post| model.apply_and_check(post));
+                for tag in (u64::from(tag)..).take(count.into()) {
+                    model.apply_and_check(Operation::Post { source: None, tag, ignore: 0 });
+                }
+                return;
             }
             Step::ArriveMany { tag, count } => {
-                let arrivals = (u64::from(tag)..).map(|tag| Operation::Arrive { source: 0, tag });
-                return arrivals.take(count.into()).for_each(|arrival| model.apply_and_check(arrival));
+                for tag in (u64::from(tag)..).take(count.into()) {
+                    model.apply_and_check(Operation::Arrive { source: 0, tag });
+                }
+                return;
             }
             Step::Arrive { source, tag } => Operation::Arrive { source: source.into(), tag: tag.into() },
             Step::Post { source, tag, mask } => {

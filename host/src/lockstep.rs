@@ -364,7 +364,7 @@ fn to_call_error(call: &'static str) -> impl Fn(Errno) -> CallError {
 
 /// Converts the result of a call. Returns false if the caller has to try again.
 fn accepted_or_eagain(call: &'static str, result: isize) -> Result<bool, CallError> {
-    match check_result(result as c_int) {
+    match c_int::try_from(result).map_or(Err(Errno::EIO), check_result) {
         Ok(()) => Ok(true),
         Err(Errno::EAGAIN) => Ok(false),
         Err(errno) => Err(CallError { call, errno }),

@@ -17,7 +17,7 @@ use crate::info::InfoList;
 use crate::library::check_result;
 use crate::object::Object;
 
-/// The context of no object.
+/// No context: these objects have none.
 const NULL: *mut c_void = ptr::null_mut();
 
 /// Attributes of a completion queue of this format, without a wait object, and with the provider's default
@@ -153,7 +153,7 @@ impl Object<FidCq> {
     ///
     /// # Safety
     ///
-    /// If `call` returns 1, it has written at most one entry.
+    /// Whatever `call` returns, it writes at most one entry of a completion queue to the place that it gets.
     pub unsafe fn read_entry(
         &self,
         call: impl FnOnce(*mut FidCq, *mut c_void) -> isize,

@@ -36,7 +36,7 @@ fn getinfo_with_domain_param(
 }
 
 /// Returns hints that name this domain.
-fn name_domain(domain: &str) -> Info {
+fn hints_with_domain(domain: &str) -> Info {
     let mut hints = Info::default();
     hints.domain.name = Some(domain.into());
     hints
@@ -75,9 +75,10 @@ fn getinfo_returns_all_domains_in_order_or_the_named_one() {
     let providers = [make_provider("auto"), make_provider("tcp")];
     let found = getinfo_of_loopback_peer(&providers, &Info::default()).expect("both");
     assert_eq!(check_and_list_domains(&found), ["auto", "tcp"]);
-    let found = getinfo_of_loopback_peer(&providers, &name_domain("tcp")).expect("the one named");
+    let found = getinfo_of_loopback_peer(&providers, &hints_with_domain("tcp")).expect("the one named");
     assert_eq!(check_and_list_domains(&found), ["tcp"]);
-    let refused = getinfo_of_loopback_peer(&providers, &name_domain("eth0")).expect_err("there is none");
+    let refused =
+        getinfo_of_loopback_peer(&providers, &hints_with_domain("eth0")).expect_err("there is none");
     assert_eq!(refused.to_string(), "there is no domain eth0, only auto, tcp");
     assert_eq!(refused.errno(), Errno::ENODATA);
 }
@@ -85,12 +86,12 @@ fn getinfo_returns_all_domains_in_order_or_the_named_one() {
 #[test]
 fn domain_parameter_leaves_only_that_domain_unless_hints_name_another() {
     let providers = [make_provider("tcp"), make_provider("shm")];
-    let (any, named) = (Info::default(), name_domain("shm"));
+    let (any, named) = (Info::default(), hints_with_domain("shm"));
     for (param, hints) in [("shm", &any), ("shm", &named), ("tcp", &named), ("token-ring", &named)] {
         let found = getinfo_with_domain_param(&providers, Some(param), hints).expect("the one left");
         assert_eq!(check_and_list_domains(&found), ["shm"]);
     }
-    for hints in [any, name_domain("token-ring")] {
+    for hints in [any, hints_with_domain("token-ring")] {
         let refused =
             getinfo_with_domain_param(&providers, Some("token-ring"), &hints).expect_err("there is none");
         let text = "there is no domain token-ring (FI_HOMESPUN_DOMAIN), only tcp, shm";

@@ -1,7 +1,7 @@
 //! Endpoints with connections, and the queues to which they report.
 
 use homespun::eq::{EqAttr, Event};
-use homespun::flags::{BindFlags, Caps, InfoFlags};
+use homespun::flags::{Caps, InfoFlags};
 use homespun::info::{EndpointType, Info};
 use homespun::{
     Completion, ConnectionEnd, CqAttr, Domain, EqReadError, EventError, EventQueue, Fabric, SimulatedClock,
@@ -15,6 +15,7 @@ use super::ended::Ended;
 use super::handle::{Endpoint, Handle, Queue};
 use super::net::Net;
 use super::payload::received_bytes;
+use super::setup::BOTH;
 pub use super::sides::{ConnectionEvent, ConnectionRequest, PassiveEndpoint};
 use super::sleeping::sleep_on_wait_object;
 use super::transport::Turns;
@@ -41,8 +42,6 @@ pub struct Side {
 
 /// An event, or an error entry, of an event queue.
 pub type EventResult = Result<ConnectionEvent, EventError>;
-
-pub(super) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
 impl Side {
     /// Opens a side whose queues have no wait objects.

@@ -1,6 +1,9 @@
 //! The time for which a test waits.
 
+use std::cell::RefCell;
+use std::mem;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -73,13 +76,36 @@ pub(crate) fn poll_until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> 
     }
 }
 
+thread_local! {
+    /// How often the driver beside this thread has made progress, and how often it had when this was asked.
+    static DRIVER: RefCell<Option<(Arc<AtomicU64>, u64)>> = const { RefCell::new(None) };
+}
+
+/// Whether the [driver](run_while_driving) beside this thread, if there is one, has made progress since the
+/// last call.
+pub(crate) fn has_driver_moved() -> bool {
+    DRIVER.with_borrow_mut(|driver| match driver {
+        Some((rounds, seen)) => {
+            let now = rounds.load(Ordering::Relaxed);
+            mem::replace(seen, now) != now
+        }
+        None => true,
+    })
+}
+
 /// Calls `close` in a thread of its own, and `progress` meanwhile: a close may wait for what others drive.
 #[track_caller]
 pub(crate) fn run_while_driving(close: impl FnOnce() + Send + 'static, progress: impl Fn()) {
     let deadline = Deadline::new();
-    let closing = thread::spawn(close);
+    let rounds = Arc::new(AtomicU64::new(0));
+    let driver = Some((rounds.clone(), 0));
+    let closing = thread::spawn(|| {
+        DRIVER.set(driver);
+        close();
+    });
     while !closing.is_finished() {
         progress();
+        rounds.fetch_add(1, Ordering::Relaxed);
         thread::yield_now();
         if Instant::now() >= deadline.end {
             assert!(thread::panicking(), "no progress while waiting for the end of a close");

@@ -386,6 +386,25 @@ impl Endpoint {
     pub fn set_min_multi_recv_bytes(&self, bytes: usize) {
         self.post(EndpointCall::SetMinMultiRecv(bytes)).expect("any number will do");
     }
+
+    /// Closes the endpoint, unless it is closed.
+    pub(super) fn close(&mut self) {
+        let Some(handle) = self.handle.take() else { return };
+        let is_here = match &handle {
+            Handle::Here(_) => true,
+            Handle::There(_) if thread::panicking() => return,
+            Handle::There(remote) => remote.is_here(),
+        };
+        let close = || match handle {
+            Handle::Here(endpoint) => drop(endpoint),
+            Handle::There(remote) => remote.call_if_alive(RemoteCall::CloseEndpoint),
+        };
+        if is_here {
+            run_while_driving(close, || self.queues.progress());
+        } else {
+            close();
+        }
+    }
 }
 
 impl Deref for Endpoint {
@@ -407,27 +426,6 @@ impl Deref for Queue {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl Endpoint {
-    /// Closes the endpoint, unless it is closed.
-    pub(super) fn close(&mut self) {
-        let Some(handle) = self.handle.take() else { return };
-        let is_here = match &handle {
-            Handle::Here(_) => true,
-            Handle::There(_) if thread::panicking() => return,
-            Handle::There(remote) => remote.is_here(),
-        };
-        let close = || match handle {
-            Handle::Here(endpoint) => drop(endpoint),
-            Handle::There(remote) => remote.call_if_alive(RemoteCall::CloseEndpoint),
-        };
-        if is_here {
-            run_while_driving(close, || self.queues.progress());
-        } else {
-            close();
-        }
     }
 }
 

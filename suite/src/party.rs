@@ -13,7 +13,7 @@ use homespun::{
 };
 
 use super::call::{AddressForm, QueueName, RemoteAnswer, RemoteCall};
-use super::connecting::{BOTH, Side};
+use super::connecting::Side;
 use super::counters::Counters;
 use super::deadline::{Deadline, poll_until};
 use super::driven_queues::DrivenQueues;
@@ -24,7 +24,7 @@ use super::provider::Provider;
 use super::region_spec::{MemoryKind, RegionSpec};
 use super::regions::{Region, Registered};
 use super::remote_party::RemoteParty;
-use super::setup::Setup;
+use super::setup::{BOTH, Setup};
 use super::transport::TransportKind;
 
 /// The number of rounds without an event that count as silence.

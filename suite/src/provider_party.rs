@@ -422,11 +422,16 @@ impl ProviderParty {
         let flags = CompletionFlags::from_bits_retain(entry.flags);
         let has_payload =
             flags.intersects(CompletionFlags::MSG | CompletionFlags::TAGGED | CompletionFlags::READ);
-        let completion = self.completion_of(&entry, has_payload);
+        let completion = self.completion_of(&entry, has_payload, false);
         Ok(Some((completion, FabricAddress(source))))
     }
 
-    fn completion_of(&mut self, entry: &FiCqTaggedEntry, has_payload: bool) -> Completion {
+    fn completion_of(
+        &mut self,
+        entry: &FiCqTaggedEntry,
+        has_payload: bool,
+        is_cancelled: bool,
+    ) -> Completion {
         let mut flags = CompletionFlags::from_bits_retain(entry.flags);
         if !self.opening.provider.is_homespun() {
             // Bits that `fi_cq(3)` does not define mean nothing. It leaves open whether a tagged message
@@ -446,7 +451,8 @@ impl ProviderParty {
             // A write of a peer takes a receive, but does not fill it.
             len_bytes: if flags.contains(CompletionFlags::REMOTE_WRITE) { 0 } else { entry.len },
             buf: entry.buf.cast(),
-            is_released: flags.contains(CompletionFlags::MULTI_RECV),
+            // No page promises the flag in the error of a cancelled buffer, which takes no more messages.
+            is_released: is_cancelled || flags.contains(CompletionFlags::MULTI_RECV),
             has_payload,
         });
         Completion { context, flags, len_bytes: entry.len, data: entry.data, tag: Tag(entry.tag), buffer }
@@ -458,8 +464,9 @@ impl ProviderParty {
         let Some(entry) = unless_empty(read)? else { return Ok(None) };
         let FiCqErrEntry { op_context, flags, len, buf, data: remote_data, tag, .. } = entry;
         let success = FiCqTaggedEntry { op_context, flags, len, buf, data: remote_data, tag };
-        let completion = self.completion_of(&success, len > 0);
-        let error = match Errno::new(entry.err) {
+        let errno = Errno::new(entry.err);
+        let completion = self.completion_of(&success, len > 0, errno == Errno::ECANCELED);
+        let error = match errno {
             Errno::ETRUNC => OperationError::Truncated { overflow_bytes: entry.olen as u64 },
             Errno::ECANCELED => OperationError::Cancelled,
             Errno::ENOMSG => OperationError::NoMessage,

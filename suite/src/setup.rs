@@ -1,11 +1,14 @@
 //! The attributes of a party.
 
-use homespun::flags::{Caps, Mode, OpFlags, Order};
+use homespun::flags::{BindFlags, Caps, Mode, OpFlags, Order};
 use homespun::info::{Info, ResourceManagement};
 use homespun::{Address, CompletionQueue, CqFormat, WaitObject, WaitSet};
 use serde::{Deserialize, Serialize};
 
 use super::form;
+
+/// A queue of sends and receives.
+pub(crate) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
 
 /// The setup of a party's endpoint and queues.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

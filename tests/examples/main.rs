@@ -1,31 +1,30 @@
 //! The examples work, each in a process of its own.
 
-#![allow(dead_code, reason = "the main functions of the examples are those of other programs")]
-
-#[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
-#[path = "../../examples/backend/main.rs"]
-mod backend;
-#[path = "../../examples/connected.rs"]
-mod connected;
-#[path = "../../examples/hello.rs"]
-mod hello;
-#[path = "../../examples/multi_receive_server.rs"]
-mod multi_receive_server;
-#[path = "../../examples/remote_memory.rs"]
-mod remote_memory;
-#[path = "../../examples/tagged_client_server.rs"]
-mod tagged_client_server;
-#[path = "../../examples/tokio.rs"]
-mod tokio;
-#[path = "../../examples/unknown_source.rs"]
-mod unknown_source;
-#[path = "../../examples/wait_fd.rs"]
-mod wait_fd;
+#[allow(dead_code, reason = "the main functions of the examples are those of other programs")]
+#[path = "../../examples"]
+mod examples {
+    #[allow(unreachable_pub, reason = "the example can be copied into a crate of its own")]
+    #[path = "backend/main.rs"]
+    pub(super) mod backend;
+    pub(super) mod connected;
+    pub(super) mod hello;
+    pub(super) mod multi_receive_server;
+    pub(super) mod remote_memory;
+    pub(super) mod tagged_client_server;
+    pub(super) mod tokio;
+    pub(super) mod unknown_source;
+    pub(super) mod wait_fd;
+}
 
 use std::io::Read;
 use std::net::TcpStream;
 
 use homespun_suite::example::{self, FAILED, Program};
+
+use examples::{
+    backend, connected, hello, multi_receive_server, remote_memory, tagged_client_server, tokio,
+    unknown_source, wait_fd,
+};
 
 /// The domains over which the examples run.
 const DOMAINS: [&str; 2] = ["tcp", "shm"];

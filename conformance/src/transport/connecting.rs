@@ -199,6 +199,7 @@ pub fn connect_after_stop_accepting_succeeds<P: Provider>(backend: Backend<'_, P
 }
 
 /// Waits until the first endpoint's link is up, and a frame on it has arrived.
+#[track_caller]
 fn expect_link_and_frame<T: Transport>(mut endpoints: [TestEndpoint<T>; 2], link: LinkId) {
     endpoints[0].post(link, pseudo_random_payload(500, 1));
     drive_until(&mut endpoints, "the frame", |[a, b]| {

@@ -121,11 +121,13 @@ impl<T: Transport> Exposure<T> {
     }
 
     /// Pulls into three slices, and returns their content.
+    #[track_caller]
     fn pull(&mut self, offset_bytes: u64, count_bytes: usize) -> (Pull, Vec<u8>) {
         let remote = self.remote.clone();
         self.pull_from(&remote, offset_bytes, count_bytes)
     }
 
+    #[track_caller]
     fn pull_from(
         &mut self,
         remote: &RemotePayload,
@@ -143,6 +145,7 @@ impl<T: Transport> Exposure<T> {
     }
 
     /// Asserts that the link still carries frames.
+    #[track_caller]
     fn assert_link_works(self) {
         assert_link_works([self.exposer, self.puller], [self.at_exposer, self.at_puller]);
     }
@@ -159,7 +162,7 @@ impl<T: Transport> Exposure<T> {
         let (pulled, place) = self.pull_from(remote, offset_bytes as u64, count_bytes);
         assert!(pulled == Pull::Done || is_not_pulled(pulled), "{pulled:?} of exposed payload");
         let is_exact = place == payload[offset_bytes..][..count_bytes];
-        assert!(pulled != Pull::Done || is_exact, "other bytes at {offset_bytes}");
+        assert!(pulled != Pull::Done || is_exact, "other bytes at {offset_bytes}, of {count_bytes}");
     }
 
     /// Asserts that further pulls fail. Asserts that the link ends at the pulling side.

@@ -51,6 +51,7 @@ impl<T: Transport> SharedRegion<T> {
     }
 
     /// Asserts that the link still carries frames.
+    #[track_caller]
     fn assert_link_works(self) {
         assert_link_works([self.owner, self.other], [self.at_owner, self.at_other]);
     }

@@ -208,6 +208,7 @@ impl<T: Transport> TestEndpoint<T> {
 }
 
 /// Asserts that a link between two endpoints, with these numbers at them, carries frames.
+#[track_caller]
 pub(super) fn assert_link_works<T: Transport>(
     mut endpoints: [TestEndpoint<T>; 2],
     [at_a, at_b]: [LinkId; 2],
@@ -227,7 +228,10 @@ impl Outbox {
         if let Some(before) = self.caps.replace(caps) {
             let may_differ = caps.inline_max_bytes <= before.inline_max_bytes
                 && caps.pull_min_bytes >= before.pull_min_bytes;
-            assert!(may_differ, "{link:?} takes more inline or pulls less than before: {before:?}, {caps:?}");
+            assert!(
+                may_differ,
+                "{link:?} takes more inline or pulls shorter payload than before: {before:?}, {caps:?}"
+            );
         }
         let Some((header, payload)) = self.frames.front() else { return false };
         let may_go_inline = payload.len() <= caps.inline_max_bytes;

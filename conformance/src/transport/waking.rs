@@ -123,11 +123,15 @@ fn drive_sleeping_until<T: Transport>(
     mut done: impl FnMut(&mut TestEndpoint<T>) -> bool,
 ) {
     let deadline = endpoint.deadline_from_now();
-    // What `done` posts must be transmitted before the endpoint sleeps.
-    while !done(endpoint) && {
+    loop {
+        if done(endpoint) {
+            return;
+        }
+        // `done` may have posted frames. They must be transmitted before the endpoint sleeps.
         endpoint.transmit();
-        !done(endpoint)
-    } {
+        if done(endpoint) {
+            return;
+        }
         if endpoint.receive(BUDGET_FRAMES) == 0
             && let Armed::Asleep { look_again_after } = endpoint.transport.arm()
         {

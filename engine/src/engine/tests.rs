@@ -404,6 +404,7 @@ impl Node {
     }
 
     /// Adds a region to those that peers may access.
+    #[track_caller]
     fn add_region(&self, region: Result<Region, Misuse>) -> Arc<Region> {
         self.engine.target.regions().add(region.unwrap()).unwrap()
     }

@@ -221,6 +221,7 @@ impl State {
     /// about their address here, so the link that comes up last leads to the endpoint that is there now.
     pub(super) fn accept(&mut self, key: EndpointKey, link: LinkId) -> Option<EndKey> {
         let endpoint = self.endpoints.get_mut(key)?;
+        while endpoint.incoming.pop_front_if(|gone| !self.connections.contains_key(*gone)).is_some() {}
         let may_be_accepted = |connection: &ConnectionKey| {
             let Some(state) = self.connections.get(*connection) else { return false };
             let unread = endpoint.unread_hellos.get(&state.addresses[0]).into_iter().flatten();

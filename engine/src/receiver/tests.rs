@@ -164,18 +164,21 @@ fn make_message(len_bytes: usize, awaits: AwaitedReply) -> Message {
 }
 
 /// Delivers a whole message whose sender awaits no reply.
+#[track_caller]
 fn deliver_message(receiver: &mut Receiver, link: LinkId, bytes: &[u8], asked: &mut EffectsRecorder) {
     let message = make_message(bytes.len(), AwaitedReply::Nothing);
     receiver.message_arrived(link, &message, bytes, asked).unwrap();
 }
 
 /// Offers a message whose sender awaits no reply.
+#[track_caller]
 fn deliver_offer(receiver: &mut Receiver, op: u64, len_bytes: usize, asked: &mut EffectsRecorder) {
     let message = make_message(len_bytes, AwaitedReply::Nothing);
     receiver.message_offered(LINK, &message, op, REMOTE, asked).unwrap();
 }
 
 /// Posts receives of 8 bytes.
+#[track_caller]
 fn post_all(receiver: &mut Receiver, contexts: impl IntoIterator<Item = u64>, asked: &mut EffectsRecorder) {
     for context in contexts {
         receiver.post(receive_request(8, context), asked).unwrap();

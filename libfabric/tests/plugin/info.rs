@@ -2,6 +2,7 @@
 //! and `tests/capabilities/`; how hints and answers are converted, of `libfabric/src/info/tests.rs`.
 
 use std::env;
+use std::ffi::CString;
 use std::process::Command;
 
 use homespun::info::Threading;
@@ -17,6 +18,17 @@ fn provider_reports_its_name_and_versions() {
     assert!(provider.version > 0 && provider.fi_version >= fi_version(2, 6));
     // A reloaded host gets the same provider.
     assert_eq!(fi_prov_ini().cast_const(), ptr::from_ref(provider));
+
+    // The library that a host loads, which Cargo puts beside this program, exports the entry point.
+    let path = env::current_exe().expect("this test's path").with_file_name("libhomespun_fi.so");
+    let path = CString::new(path.into_os_string().into_encoded_bytes()).expect("no zero");
+    // SAFETY: loading the library runs none of its code, and the entry point has this type.
+    unsafe {
+        let entry = libc::dlsym(libc::dlopen(path.as_ptr(), libc::RTLD_NOW), c"fi_prov_ini".as_ptr());
+        assert!(!entry.is_null(), "{path:?}");
+        let entry: extern "C" fn() -> *mut FiProvider = mem::transmute(entry);
+        assert_eq!(read_c_str((*entry()).name), "homespun");
+    }
 }
 
 #[test]

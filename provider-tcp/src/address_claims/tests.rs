@@ -437,8 +437,8 @@ fn unproven_link_of_an_address_gives_its_place_to_a_confirmed_one() {
     timed.pop_all_admitted();
     timed.accept(TWO, 1);
     timed.accept(THREE, 1);
-    let confirmed = [TWO, THREE].map(|link| (link, ClaimStatus::Confirmed));
-    let answers = [&[(ONE, ClaimStatus::Unclear)][..], &confirmed].concat();
+    let confirmed = ClaimStatus::Confirmed;
+    let answers = [(ONE, ClaimStatus::Unclear), (TWO, confirmed), (THREE, confirmed)];
     assert_eq!(timed.finish_next_check_with(&answers), [ONE, THREE], "one place for two");
     assert_eq!(timed.pop_all_admitted(), [TWO]);
 }

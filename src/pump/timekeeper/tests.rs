@@ -72,7 +72,7 @@ struct Requester {
     pump: Arc<dyn EndpointPump>,
     clock: SimulatedClock,
     eq: EventQueue,
-    /// The doorbell of a progress thread that the test plays.
+    /// The doorbell of a progress thread that the test plays. Nothing rings it if there is no such thread.
     doorbell: Arc<Doorbell>,
 }
 

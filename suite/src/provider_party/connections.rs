@@ -20,8 +20,8 @@ use super::names::{bytes_of_name, name_from_bytes};
 use super::posting::check;
 use super::{ProviderParty, Refused, size_option};
 use crate::call::{AddressForm, ConnectionCall, EventForm, Origin, RemoteAnswer, RemoteCall};
-use crate::connecting::BOTH;
 use crate::form::NameForm;
+use crate::setup::BOTH;
 
 /// The room for an event with its data, in numbers.
 const ROOM_WORDS: usize = 256;

@@ -23,10 +23,10 @@ use super::names::name_from_bytes;
 use super::posted::Posted;
 use super::{Counters, ProviderParty, ReadQueue, Refused, not_offered, open_counter};
 use crate::call::{AddressForm, Opened};
-use crate::connecting::BOTH;
 use crate::counters::EVENTS;
 use crate::form::NameForm;
 use crate::provider::{Granted, Provider};
+use crate::setup::BOTH;
 use crate::setup::Setup;
 
 const FI_EP_MSG: u32 = 1;

@@ -24,9 +24,11 @@ const RECEIVED: u64 = 21;
 const SEND_CALLS: [SendBy; 5] =
     [SendBy::Single, SendBy::Vector, SendBy::Message, SendBy::Raw, SendBy::Inject];
 
-/// The calls that receive, and `None` for any of them into raw memory.
+/// Any of the calls that receive, into raw memory.
+const RAW: Option<ReceiveBy> = None;
+
 const RECEIVE_CALLS: [Option<ReceiveBy>; 4] =
-    [Some(ReceiveBy::Single), Some(ReceiveBy::Vector), Some(ReceiveBy::Message), None];
+    [Some(ReceiveBy::Single), Some(ReceiveBy::Vector), Some(ReceiveBy::Message), RAW];
 
 impl Message {
     /// The buffers of a send.
@@ -39,8 +41,10 @@ impl Message {
         let (tag, data, buffers) = (self.tag, self.data, self.pieces(by));
         let post = Post { peer: from.peer(), tag, data, context: SENT, flags: None };
         // No other call than `fi_sendmsg` sends several buffers with remote data.
-        let is_with_data = matches!(by, SendBy::Vector) && data.is_some();
-        let call = if is_with_data { SendBy::Message } else { by };
+        let call = match (by, data) {
+            (SendBy::Vector, Some(_)) => SendBy::Message,
+            _ => by,
+        };
         let sent = from.endpoint.post(EndpointCall::Send(RemoteSend { by: call, buffers, post })).map(drop);
         sent.unwrap_or_else(|error| panic!("{by:?} of {} bytes: {error}", self.bytes.len()));
     }
@@ -195,7 +199,7 @@ fn messages_of_every_size_arrive(net: &Net) {
     for call in SEND_CALLS {
         for len_bytes in [inject_size_bytes - 1, inject_size_bytes] {
             let message = Message { bytes: payload(9, len_bytes), tag: Some(4), data: None };
-            exchange_and_check((&alice, &bob), &message, (call, None), true, 1);
+            exchange_and_check((&alice, &bob), &message, (call, RAW), true, 1);
         }
     }
 }
@@ -207,7 +211,7 @@ fn largest_messages_arrive(net: &Net) {
     for len_bytes in [1 << 20, (8 << 20) + 1] {
         for (calls, receive_first, data) in [
             ((SendBy::Single, Some(ReceiveBy::Single)), true, Some(DATA)),
-            ((SendBy::Raw, None), true, Some(DATA)),
+            ((SendBy::Raw, RAW), true, Some(DATA)),
             ((SendBy::Vector, Some(ReceiveBy::Vector)), false, None),
         ] {
             let message = Message { bytes: payload(3, len_bytes), tag: Some(1), data };

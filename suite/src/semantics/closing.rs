@@ -8,10 +8,17 @@ fn unmatched_messages_arrive_after_the_sender_closes(net: &Net) {
     // Short messages need no more progress by the sender. Long messages may need progress by the sender until
     // they are received.
     let (short, long) = (&[10, 0, 900][..], &[10, 8193, 100_000, 1 << 20, 300_000, 0][..]);
-    for lens_bytes in [short, long] {
+    for (lens_bytes, is_injected) in [(short, true), (short, false), (long, false)] {
         let (alice, bob) = net.open_pair();
         let messages = || (0..).zip(lens_bytes.iter().copied());
-        messages().for_each(|(n, len_bytes)| alice.post_send(n, len_bytes, OpFlags::MATCH_COMPLETE));
+        // The link need not be up yet.
+        for (n, len_bytes) in messages() {
+            if is_injected {
+                alice.endpoint.inject(&payload(n, len_bytes), alice.peer(), None, None).unwrap();
+            } else {
+                alice.post_send(n, len_bytes, OpFlags::MATCH_COMPLETE);
+            }
+        }
         thread::scope(|scope| {
             let closing = scope.spawn(move || drop(alice));
             if lens_bytes == short {

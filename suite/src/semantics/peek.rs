@@ -115,7 +115,8 @@ fn claim_and_check(party: &Party, context: u64, identity: u64, len_bytes: usize)
 #[track_caller]
 fn discard_claimed(party: &Party, context: u64) {
     let flags = OpFlags::CLAIM | OpFlags::DISCARD;
-    post_and_wait(party, RecvMsg { flags, ..make_peek(TAG, context, flags) }).unwrap();
+    let discard = RecvMsg { tagged: Some(TAG.into()), context, flags, ..RecvMsg::default() };
+    post_and_wait(party, discard).unwrap();
 }
 
 #[track_caller]

@@ -10,6 +10,7 @@ pub(super) use crate::deadline::poll_until;
 pub(super) use crate::files::NamedFile;
 pub(super) use crate::payload::{marked_buffer, marked_buffers, payload, received_bytes, split_unevenly};
 pub(super) use crate::raw::Post;
+pub(super) use crate::setup::BOTH;
 pub(super) use crate::sleeping::{
     BLOCKING_WAIT_OBJECTS, PATIENCE, StopOnDrop, WAIT_OBJECTS, drive_counter_until, let_threads_fall_asleep,
     sleep_until_operation_ends, wait_for_threshold,
@@ -35,7 +36,7 @@ pub(super) use homespun::limits::{
 };
 pub(super) use homespun::transport::LinkError;
 pub(super) use homespun::trigger::{DeferredAction, DeferredWork, Operation, Trigger};
-pub(super) use homespun::wait::WaitError;
+pub(super) use homespun::wait::{WaitError, Waitable};
 pub(super) use homespun::{
     Address, AddressFormat, AddressVector, Again, AvAttr, BindFlags, Buffer, Bytes, BytesMut, Caps,
     Completion, CompletionError, CompletionQueue, ConnectionEnd, Counter, CounterAttr, CounterEvents, CqAttr,
@@ -58,8 +59,6 @@ pub(super) const ANY: FabricAddress = FabricAddress::UNSPECIFIED;
 pub(super) const NOWHERE: FabricAddress = FabricAddress(0x5eed);
 pub(super) const KEY: u64 = 0xfeed_f00d;
 pub(super) const EVERYTHING: MrAccess = MrAccess::REMOTE_READ.union(MrAccess::REMOTE_WRITE);
-pub(super) const BOTH: BindFlags = BindFlags::TRANSMIT.union(BindFlags::RECV);
-
 pub(super) const SEND: CounterEvents = CounterEvents::SEND;
 pub(super) const RECV: CounterEvents = CounterEvents::RECV;
 pub(super) const READ: CounterEvents = CounterEvents::READ;

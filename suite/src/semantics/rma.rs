@@ -289,6 +289,54 @@ fn accesses_beyond_the_limit_of_a_link_complete(net: &Net) {
     region.expect_content(&alice, &expected, &format!("{COUNT}"));
 }
 
+#[over(all)]
+fn rma_and_messages_flow_both_ways_at_once(net: &Net) {
+    const COUNT: u64 = 60;
+    const SLOT_BYTES: usize = 40_000;
+    let (alice, bob) = net.open_pair();
+    let len_bytes = |number: u64| [8, 3000, SLOT_BYTES][number as usize % 3];
+    let open_slots = |party: &Party, kind, key| party.open_region(COUNT as usize * SLOT_BYTES, kind, key);
+    // Parties of one process share a domain and its keys.
+    let sides =
+        [(&alice, open_slots(&bob, MemoryKind::Owned, 1)), (&bob, open_slots(&alice, MemoryKind::Raw, 2))];
+    for number in 0..COUNT {
+        for (party, slots) in &sides {
+            let place = number as usize * SLOT_BYTES;
+            post_access(RmaBy::Write, party, slots, number, place, len_bytes(number));
+            party.post_receives([number], len_bytes(number));
+            party.post_send(number, len_bytes(number), OpFlags::empty());
+        }
+    }
+    for (party, slots) in &sides {
+        for _ in 0..3 * COUNT {
+            let completion = party.next_completion();
+            if completion.flags.contains(CompletionFlags::RECV) {
+                let message = payload(completion.context, len_bytes(completion.context));
+                assert!(received_bytes(&completion.buffer) == message);
+            }
+        }
+        let slot = |number| {
+            let written = payload(number, len_bytes(number));
+            [&written[..], &marked_buffer(SLOT_BYTES - written.len())].concat()
+        };
+        let expected: Vec<u8> = (0..COUNT).flat_map(slot).collect();
+        slots.expect_content(party, &expected, "all writes");
+    }
+}
+
+#[over(all)]
+fn endpoint_accesses_its_own_region(net: &Net) {
+    let alice = net.open_party();
+    alice.insert_address_of(&alice);
+    for (context, len_bytes) in (4..).zip([10, 100_000]) {
+        let region = alice.open_region(len_bytes, MemoryKind::Raw, KEY);
+        access_and_wait(&alice, make_write_call(&alice, &region, context, len_bytes));
+        region.expect_content(&alice, &payload(context, len_bytes), &format!("{len_bytes}"));
+        let read = access_and_wait(&alice, make_read_call(&alice, &region, context, len_bytes));
+        assert!(read == payload(context, len_bytes));
+    }
+}
+
 /// Shows fi_cq/errors-are-always-reported, fi_rma/rma-context-without-completion, fi_rma/rma-completion-flag.
 #[over(all)]
 fn selective_completion_hides_success_and_reports_failure(net: &Net) {

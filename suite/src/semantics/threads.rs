@@ -4,22 +4,38 @@ use super::prelude::*;
 
 #[over(all)]
 fn two_threads_flood_each_other(net: &Net) {
-    const ROUNDS: u64 = 25;
-    const WINDOW: u64 = 16;
+    let count = 400;
+    let window = 16;
     let len_bytes = |n: u64| (n as usize * 37) % 300 * if n.is_multiple_of(16) { 300 } else { 1 };
     let (alice, bob) = net.open_equal_pair(Setup::asleep());
     let flood = |party: Party| {
-        for round in 0..ROUNDS {
-            let numbers = round * WINDOW..(round + 1) * WINDOW;
-            party.post_receives(numbers.clone(), 90_000);
-            numbers.clone().for_each(|n| party.post_send(n, len_bytes(n), OpFlags::empty()));
-            let (_, mut received) = party.next_completions_of_sends_and_others(2 * WINDOW as usize);
-            // Receives match in order, but may complete in another order.
-            received.sort_by_key(|completion| completion.context);
-            assert!(received.iter().map(|completion| completion.context).eq(numbers), "each ends once");
-            for completion in received {
-                let n = completion.context;
-                assert!(received_bytes(&completion.buffer) == payload(n, len_bytes(n)));
+        let (mut posted, mut sent, mut taken) = (0, 0, 0);
+        let mut sends_ended = 0;
+        let mut seen = BTreeSet::new();
+        let deadline = Deadline::new();
+        while taken < count || sends_ended < count {
+            while posted < count && posted - taken < window {
+                party.endpoint.recv(marked_buffer(90_000), ANY, posted).unwrap();
+                posted += 1;
+            }
+            while sent < count && sent - sends_ended < window {
+                party.endpoint.send(payload(sent, len_bytes(sent)), party.peer(), sent).unwrap();
+                sent += 1;
+            }
+            match party.poll_completion() {
+                Some(ended) => {
+                    let (completion, _) = ended.expect("no operation fails");
+                    if completion.flags.contains(CompletionFlags::SEND) {
+                        sends_ended += 1;
+                    } else {
+                        // Receives match in order, but may complete in another order.
+                        let n = completion.context;
+                        assert!(n < posted && seen.insert(n), "a receive that was not posted, or has ended");
+                        assert!(received_bytes(&completion.buffer) == payload(n, len_bytes(n)));
+                        taken += 1;
+                    }
+                }
+                None => deadline.yield_or_panic("the flood"),
             }
         }
         party

@@ -311,7 +311,8 @@ fn ended_mapping_is_released_by_next_access_or_sweep() {
 #[test]
 fn persistent_region_is_not_offered_for_mapping() {
     let (mut node, _) = engine_with_peer();
-    node.add_region(shareable_region().map(|region| region.with_persistence(Box::<Arc<Device>>::default())));
+    let device = Arc::new(Device::default());
+    node.add_region(shareable_region().map(|region| region.with_persistence(Box::new(device))));
     node.pass_with_frame(LINK, &rma_header(1, 0, 0, RmaKind::Read), b"");
     assert_eq!(node.sent_since(0), [Header::Answer { op: 1, outcome: Outcome::Done }]);
 }

@@ -12,15 +12,17 @@ fn fenced_send_request(level: Level, to: PeerId, context: u64) -> AddressedReque
 
 #[test]
 fn fence_answer_covers_only_messages_before_the_fence() {
-    let (mut node, peer) = engine_with_peer();
-    node.post(send_request_at_level(Level::Inject, peer, 1));
-    node.post(fenced_send_request(Level::Transmit, peer, 2));
-    node.cancel(2).unwrap();
-    node.post(send_request_at_level(Level::Inject, peer, 3));
-    node.frame(LINK, &Header::Fenced, b"");
-    let before = node.transport.sent.len();
-    node.post(fenced_send_request(Level::Transmit, peer, 4));
-    assert_eq!(node.sent_since(before), [Header::Fence { matched: false }]);
+    for (level, matched) in [(Level::Transmit, false), (Level::Match, true)] {
+        let (mut node, peer) = engine_with_peer();
+        node.post(send_request_at_level(Level::Inject, peer, 1));
+        node.post(fenced_send_request(level, peer, 2));
+        node.cancel(2).unwrap();
+        node.post(send_request_at_level(Level::Inject, peer, 3));
+        node.frame(LINK, &Header::Fenced, b"");
+        let before = node.transport.sent.len();
+        node.post(fenced_send_request(level, peer, 4));
+        assert_eq!(node.sent_since(before), [Header::Fence { matched }]);
+    }
 }
 
 #[test]

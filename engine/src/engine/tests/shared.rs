@@ -9,10 +9,11 @@ mod leaving;
 
 const BUDGET_BYTES: usize = 1 << 20;
 
-/// An engine that shares a receiver. It has a link to the peer at port 2.
+/// A node whose engine shares a receiver.
 type Member = Node;
 
 impl Member {
+    /// Returns a member with a link to the peer at port 2.
     fn join(shared: &Arc<SharedReceiver>) -> Member {
         let mut member = Member::unlinked(shared);
         member.link_up(LINK, 2, 1);
@@ -82,7 +83,8 @@ fn post_receives(shared: &SharedReceiver, contexts: impl IntoIterator<Item = u64
     }
 }
 
-/// Lets members make passes while they have mail. Returns this part of each receive that they report.
+/// Lets members make passes while they have mail. Returns what `of_ended` makes of each receive that they
+/// report.
 fn deliver_mail<T>(
     shared: &SharedReceiver,
     members: &mut [Member],

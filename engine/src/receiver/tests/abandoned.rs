@@ -33,7 +33,7 @@ fn tagged_request(context: u64) -> ReceiveRequest {
     ReceiveRequest { tagged: true, criteria, ..receive_request(REMOTE.len(), context) }
 }
 
-fn peek_request(then: PeekAction) -> PeekRequest {
+fn peek_with_tag(then: PeekAction) -> PeekRequest {
     let criteria = Criteria { source: None, tag: TAG, ignore: 0 };
     PeekRequest { tagged: true, criteria, context: 9, work: None, then }
 }
@@ -73,7 +73,7 @@ fn receive_and_peek_find_no_offer_of_a_link_that_has_ended() {
     offer(&mut receiver, LINK, AwaitedReply::Match, &mut asked);
     receiver.link_ended(LINK, &RESET, &mut asked);
     assert!(receiver.unexpected_len() > 0);
-    receiver.peek(peek_request(PeekAction::Keep), &mut asked).unwrap();
+    receiver.peek(peek_with_tag(PeekAction::Keep), &mut asked).unwrap();
     assert_eq!(asked.take_ended(), [(9, Err(OperationError::NoMessage))]);
     offer(&mut receiver, OTHER, AwaitedReply::Match, &mut asked);
     receiver.link_ended(OTHER, &RESET, &mut asked);
@@ -109,7 +109,7 @@ fn receive_of_a_claimed_offer_fails_after_its_link_has_ended() {
         let message = Message { tag: Some(77), ..tagged_message(4, AwaitedReply::Match) };
         receiver.message_offered(LINK, &message, OFFERS as u64, REMOTE, &mut asked).unwrap();
         let criteria = Criteria { source: None, tag: 77, ignore: 0 };
-        receiver.peek(PeekRequest { criteria, ..peek_request(PeekAction::Claim) }, &mut asked).unwrap();
+        receiver.peek(PeekRequest { criteria, ..peek_with_tag(PeekAction::Claim) }, &mut asked).unwrap();
         asked.take_ended();
         receiver.link_ended(LINK, &RESET, &mut asked);
         assert!(receiver.unexpected_len() > 0);
@@ -118,7 +118,8 @@ fn receive_of_a_claimed_offer_fails_after_its_link_has_ended() {
         } else {
             receiver.discard_claimed(true, 9, None, &mut asked).unwrap();
         }
-        assert_eq!(asked.take_ended(), [(if is_claimed_by_receive { 1 } else { 9 }, Err(RESET))]);
+        let context = if is_claimed_by_receive { 1 } else { 9 };
+        assert_eq!(asked.take_ended(), [(context, Err(RESET))]);
         drop_all(&mut receiver, &mut asked);
     }
 }

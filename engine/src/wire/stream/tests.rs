@@ -29,7 +29,9 @@ impl FrameHandler for Recorder {
         panic!("no frame has begun");
     }
 
-    fn bytes_placed(&mut self, _: LinkId, _: usize) {}
+    fn bytes_placed(&mut self, link: LinkId, _: usize) {
+        panic!("no frame has begun on {link:?}");
+    }
 
     fn payload_arrived(&mut self, link: LinkId, _: &[u8]) {
         panic!("no frame has begun on {link:?}");

@@ -95,7 +95,7 @@ fn describe_completion(done: &[Completion], context: *mut c_void) -> String {
     }
 }
 
-/// Describes the first of these failures.
+/// Describes the first failure among these completions, if there is one.
 fn describe_failure(done: &[Completion]) -> Option<String> {
     let failed = done.iter().find(|done| done.error != 0)?;
     Some(format!("fails with {}", describe_result(-failed.error)))

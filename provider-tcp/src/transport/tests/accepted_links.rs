@@ -96,7 +96,8 @@ fn check_few_links_end_in_a_pass(side: &mut Side, count: usize) {
     let all = before + count;
     drive_until("the end of links", &mut [side], |sides| {
         let ended = end_errors(sides[0]).len();
-        assert!(ended - before <= PASS_MAX_ENDS as usize, "{} links in one pass", ended - before);
+        let in_pass = ended - before;
+        assert!(in_pass <= PASS_MAX_ENDS as usize, "{in_pass} links in one pass, of {count}");
         before = ended;
         // A check may end a link, too.
         ended >= all

@@ -77,9 +77,12 @@ fn hello_and_first_frame_leave_in_one_write() {
     let mut received = vec![0; expected.len()];
     raw.set_nonblocking(true).unwrap();
     let mut count_bytes = 0;
-    drive_until("hello and frame", &mut [&mut side], |_| {
-        count_bytes = raw.read(&mut received).unwrap_or_default();
-        count_bytes > 0
+    drive_until("hello and frame", &mut [&mut side], |_| match raw.read(&mut received) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        read => {
+            count_bytes = read.unwrap();
+            true
+        }
     });
     assert_eq!(count_bytes, received.len(), "more reads than one");
     assert_eq!(received, expected);

@@ -15,20 +15,21 @@ _Static_assert(offsetof(struct rpma_completion, flags) == 20, "the layout of 0.1
 _Static_assert(offsetof(struct rpma_completion, imm) == 24, "the layout of 0.10");
 
 /* Takes the next completion by a function of a connection or of a queue, and checks its fields. */
-#define EXPECT_BY(wait, get, object, context, operation, length, has_flags, has_imm) \
-    do {                                                                             \
-        struct rpma_completion completion;                                           \
-        memset(&completion, 0xee, sizeof(completion));                               \
-        OK(wait(object));                                                            \
-        OK(get(object, &completion));                                                \
-        CHECK(completion.op_context == (context));                                   \
-        CHECK(completion.op_status == IBV_WC_SUCCESS);                               \
-        CHECK(completion.op == (operation));                                         \
-        CHECK(completion.byte_len == (length));                                      \
-        CHECK(completion.flags == (has_flags));                                      \
-        CHECK(completion.imm == (has_imm));                                          \
-        RETURNS(RPMA_E_NO_COMPLETION, get(object, &completion));                     \
+#define EXPECT_BY(wait, get, object, context, operation, length, expected_flags, expected_imm) \
+    do {                                                                                       \
+        struct rpma_completion completion;                                                     \
+        memset(&completion, 0xee, sizeof(completion));                                         \
+        OK(wait(object));                                                                      \
+        OK(get(object, &completion));                                                          \
+        CHECK(completion.op_context == (context));                                             \
+        CHECK(completion.op_status == IBV_WC_SUCCESS);                                         \
+        CHECK(completion.op == (operation));                                                   \
+        CHECK(completion.byte_len == (length));                                                \
+        CHECK(completion.flags == (expected_flags));                                           \
+        CHECK(completion.imm == (expected_imm));                                               \
+        RETURNS(RPMA_E_NO_COMPLETION, get(object, &completion));                               \
     } while (0)
+
 /* Waits for the next completion of the main queue, through the connection. */
 #define EXPECT(conn, ...) EXPECT_BY(rpma_conn_completion_wait, rpma_conn_completion_get, conn, __VA_ARGS__)
 /* The same through a queue. */

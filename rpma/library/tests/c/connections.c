@@ -80,6 +80,7 @@ static void test_private_data_and_early_receives(void) {
     wait_readable(fd);
     OK(rpma_conn_next_event(client, &event));
     CHECK(event == RPMA_CONN_CLOSED);
+    RETURNS(RPMA_E_NO_EVENT, rpma_conn_next_event(client, &event));
     OK(rpma_conn_disconnect(client));
     OK(rpma_conn_delete(&client));
     OK(rpma_ep_shutdown(&other));
@@ -125,13 +126,16 @@ static void test_rejected_and_refused(void) {
     close_listener(&listener);
 }
 
-/* An access that the peer refuses fails, ends the connection, and flushes the posted receive. */
+/* An access that the peer refuses fails, ends the connection, and flushes what was posted. */
 static void test_refused_access(void) {
     struct pair pair = open_pair();
     OK(rpma_recv(pair.client, pair.near.mr, 0, 8, NUMBER(1)));
     OK(rpma_write(pair.client, pair.far.remote, 4090, pair.near.mr, 0, 8, ON_ERROR, NUMBER(2)));
     expect_failure(pair.client_cq, 2, IBV_WC_REM_ACCESS_ERR, pair.client_qp);
     expect_failure(pair.client_cq, 1, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
+    /* A post after the failure has the same end. */
+    OK(rpma_send(pair.client, pair.near.mr, 0, 8, ON_ERROR, NUMBER(3)));
+    expect_failure(pair.client_cq, 3, IBV_WC_WR_FLUSH_ERR, pair.client_qp);
     close_pair(&pair);
 }
 

@@ -164,6 +164,11 @@ static void test_messages(void) {
     OK(rpma_send_with_imm(pair.client, pair.near.mr, 0, 6, ON_ERROR, IMM, NUMBER(4)));
     expect_immediate(pair.server_cq, 3, IBV_WC_RECV, 6, pair.server_qp);
 
+    OK(rpma_recv(pair.server, NULL, 0, 0, NUMBER(5)));
+    OK(rpma_send(pair.client, NULL, 0, 0, ALWAYS, NUMBER(6)));
+    expect_completion(pair.server_cq, 5, IBV_WC_RECV, 0, pair.server_qp);
+    expect_completion(pair.client_cq, 6, IBV_WC_SEND, 0, pair.client_qp);
+
     /* The descriptor is readable while there is a completion, and only then. */
     OK(rpma_cq_get_fd(pair.server_cq, &fd));
     INVALID(rpma_cq_get_fd(pair.server_cq, NULL));
@@ -171,13 +176,13 @@ static void test_messages(void) {
     set_nonblocking(fd);
     RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_wait(pair.server_cq));
     RETURNS(RPMA_E_NO_COMPLETION, rpma_cq_get_wc(pair.server_cq, 1, wcs, NULL));
-    OK(rpma_recv(pair.server, NULL, 0, 0, NUMBER(5)));
-    OK(rpma_send(pair.client, NULL, 0, 0, ALWAYS, NUMBER(6)));
-    expect_completion(pair.client_cq, 6, IBV_WC_SEND, 0, pair.client_qp);
+    OK(rpma_recv(pair.server, pair.far.mr, 0, 100, NUMBER(10)));
+    OK(rpma_send(pair.client, pair.near.mr, 0, 6, ALWAYS, NUMBER(20)));
+    expect_completion(pair.client_cq, 20, IBV_WC_SEND, 6, pair.client_qp);
     wait_readable(fd);
     OK(rpma_cq_wait(pair.server_cq));
     OK(rpma_cq_get_wc(pair.server_cq, 4, wcs, &got));
-    CHECK(got == 1 && wcs[0].wr_id == 5 && wcs[0].byte_len == 0);
+    CHECK(got == 1 && wcs[0].wr_id == 10);
     CHECK(!is_readable(fd));
     INVALID(rpma_cq_get_wc(pair.server_cq, 0, wcs, &got));
     INVALID(rpma_cq_get_wc(pair.server_cq, -1, wcs, &got));

@@ -65,7 +65,11 @@ fn truncated_receives_complete_in_send_order(net: &Net) {
                 }
                 Err(failure) => {
                     assert_eq!((failure.completion.context, has_room(number)), (number, false));
-                    assert!(matches!(failure.error, OperationError::Truncated { .. }), "{:?}", failure.error);
+                    let room_bytes = len_bytes / 2;
+                    let overflow_bytes = (len_bytes - room_bytes) as u64;
+                    assert_eq!(failure.error, OperationError::Truncated { overflow_bytes });
+                    let received = received_bytes(&failure.completion.buffer);
+                    assert!(received == payload(number, len_bytes)[..room_bytes], "{number}");
                 }
             }
         }

@@ -1,10 +1,37 @@
 //! Connections that end with the first operation that fails (`Endpoint::set_ends_on_failure`).
 
 use super::prelude::*;
-use super::shared_connections::connect;
 
 /// A region that does not exist.
 const NOTHING: RemoteMemory = RemoteMemory { key: 0x5eed, address: 0 };
+
+/// Connects two endpoints. The second one receives through the context, if there is one. Both end with the
+/// first failure if `ends_on_failure`.
+pub(super) fn connect(
+    client: &Side,
+    server: &Side,
+    context: Option<&SharedReceiveContext>,
+    ends_on_failure: bool,
+) -> (Endpoint, Endpoint) {
+    let listener = server.open_listener(LISTENER);
+    let connecting = client.open_endpoint(CLIENT);
+    connecting.set_ends_on_failure(ends_on_failure).unwrap();
+    connecting.connect(listener.name().unwrap(), b"").unwrap();
+    let request = next_request_of_first_side(&[server, client]);
+    let mut info = request.info();
+    if context.is_some() {
+        info.ep.rx_ctx_cnt = SHARED_CONTEXT;
+    }
+    let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
+    let accepting = server.bind_endpoint(accepting, SERVER);
+    if let Some(context) = context {
+        accepting.bind_shared_receive_context(context).unwrap();
+    }
+    accepting.set_ends_on_failure(ends_on_failure).unwrap();
+    accepting.accept(b"").unwrap();
+    expect_connected(client, server, b"");
+    (connecting, accepting)
+}
 
 fn write_to(memory: RemoteMemory, context: u64) -> WriteMsg {
     let (buffers, flags) = (vec![payload(context, 8)], OpFlags::empty());

@@ -1,35 +1,8 @@
 //! Connections whose ends share a receive context.
 
+use super::failed_connections::connect;
 use super::prelude::*;
 use super::shared_contexts::LENS_BYTES;
-
-/// Connects two endpoints, and the second one receives through a context if there is one. Their connection
-/// may end with the first failure.
-pub(super) fn connect(
-    client: &Side,
-    server: &Side,
-    context: Option<&SharedReceiveContext>,
-    ends_on_failure: bool,
-) -> (Endpoint, Endpoint) {
-    let listener = server.open_listener(LISTENER);
-    let connecting = client.open_endpoint(CLIENT);
-    connecting.set_ends_on_failure(ends_on_failure).unwrap();
-    connecting.connect(listener.name().unwrap(), b"").unwrap();
-    let request = next_request_of_first_side(&[server, client]);
-    let mut info = request.info();
-    if context.is_some() {
-        info.ep.rx_ctx_cnt = SHARED_CONTEXT;
-    }
-    let accepting = server.domain.endpoint_for_request(&info, &request).unwrap();
-    let accepting = server.bind_endpoint(accepting, SERVER);
-    if let Some(context) = context {
-        accepting.bind_shared_receive_context(context).unwrap();
-    }
-    accepting.set_ends_on_failure(ends_on_failure).unwrap();
-    accepting.accept(b"").unwrap();
-    expect_connected(client, server, b"");
-    (connecting, accepting)
-}
 
 #[over(connected, automatic, native)]
 fn connections_share_receives(net: &Net) {
