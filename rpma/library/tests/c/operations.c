@@ -303,7 +303,8 @@ static void test_messages_in_regions_for_accesses(void) {
     static const int usages[] = {RPMA_MR_USAGE_READ_DST, RPMA_MR_USAGE_WRITE_SRC, RPMA_MR_USAGE_WRITE_DST};
     for (size_t index = 0; index < 3; index++) {
         struct pair pair = open_pair();
-        char *sent = pair.near.bytes, *received = pair.far.bytes;
+        /* Memory of its own: no other region may keep the receives. */
+        char *sent = allocate(4096), *received = allocate(4096);
         struct rpma_mr_local *source = NULL, *destination = NULL;
         OK(rpma_mr_reg(pair.listener.peer, sent, 4096, RPMA_MR_USAGE_READ_SRC, &source));
         OK(rpma_mr_reg(pair.listener.peer, received, 4096, usages[index], &destination));
@@ -325,6 +326,8 @@ static void test_messages_in_regions_for_accesses(void) {
         CHECK(received[8] == 0);
         OK(rpma_mr_dereg(&source));
         close_pair(&pair);
+        free(sent);
+        free(received);
     }
 }
 

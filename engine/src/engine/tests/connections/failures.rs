@@ -26,8 +26,9 @@ fn take_errors(sink: &mut Recorder) -> Vec<(u64, OperationError)> {
 
 /// As [`connected_engine_that_ends_on_failure`], but the completions of sends and accesses keep their order.
 fn ordered_engine_that_ends_on_failure() -> (Node, PeerId) {
-    let (mut node, peer) = connected_engine_that_ends_on_failure();
+    let (mut node, peer) = connected_engine();
     node.engine.initiator.set_completes_in_order(true);
+    node.engine.end_connection_on_failure();
     (node, peer)
 }
 
