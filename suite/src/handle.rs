@@ -525,6 +525,9 @@ impl Queue {
 
     /// `fi_cq_readfrom(3)` of one entry.
     pub fn read_from(&self) -> Result<Option<(Completion, FabricAddress)>, ReadError> {
+        if let Queue::Here(cq) = self {
+            return cq.read_from();
+        }
         let mut read = None;
         self.read_each(1, |completion, source| read = Some((completion, source)))?;
         Ok(read)

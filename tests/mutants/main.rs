@@ -47,7 +47,7 @@ struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     jobs: usize,
     /// After how many seconds a run of a test program counts as hanging
-    #[arg(long, value_name = "SECONDS", default_value_t = 40)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     limit: u64,
 }
 
