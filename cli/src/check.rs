@@ -230,7 +230,8 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     }
     if unasked > 0 {
         console.print_wrapped(format!(
-            "left out: {unasked} tests, which need objects of homespun, or promises that it alone makes"
+            "left out, and not counted: {unasked} tests, which need objects of homespun, or promises that it \
+             alone makes"
         ))?;
     }
     let count = |wanted: fn(&Outcome) -> bool| findings.iter().filter(|it| wanted(&it.outcome)).count();
@@ -322,7 +323,12 @@ fn print_failed_programs(
                 }
                 console.print_line(format!("--replay runs it from a file with this line:\n{program}\n"))?;
             }
-            (None, Subject::Program(_)) => console.print_line("run again, it has not failed\n")?,
+            (None, Subject::Program(number)) => {
+                let program = programs.as_json(*number);
+                console.print_line(format!(
+                    "run again, it has not failed; --replay runs it from a file with this line:\n{program}\n"
+                ))?;
+            }
             (None, _) => {}
         }
         if failed.len() > 1 {

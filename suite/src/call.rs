@@ -97,12 +97,6 @@ pub(super) enum EndpointCall {
 }
 
 impl EndpointCall {
-    /// Whether it posts an operation.
-    pub(super) fn is_post(&self) -> bool {
-        use EndpointCall::{Atomic, Flush, Receive, ReceiveRaw, Rma, Send};
-        matches!(self, Send(_) | Receive(_) | ReceiveRaw { .. } | Rma(_) | Flush(_) | Atomic(_))
-    }
-
     /// The context of an operation that places its payload in raw memory.
     pub(super) fn raw_context(&self) -> Option<u64> {
         match self {

@@ -170,7 +170,7 @@ impl ProviderParty {
     /// EAGAIN is a matter of tests.
     fn execute_patiently(&mut self, call: RemoteCall) -> Result<RemoteAnswer, Refused> {
         let inner = if let RemoteCall::At(_, call) = &call { call } else { &call };
-        let is_post = matches!(inner, RemoteCall::Endpoint(call) if call.is_post());
+        let is_post = matches!(inner, RemoteCall::Endpoint(call) if is_post(call));
         if !is_post || self.opening.provider.is_homespun() {
             return self.execute(call);
         }
@@ -529,6 +529,12 @@ unsafe fn size_option(ops: *const FiOpsEp, fid: *mut Fid, option: c_int) -> Resu
         unsafe { ((*ops).getopt)(fid, FI_OPT_ENDPOINT, option, (&raw mut value).cast(), &raw mut size) };
     check(result as isize)?;
     Ok(value)
+}
+
+/// Whether the call posts an operation.
+fn is_post(call: &EndpointCall) -> bool {
+    use EndpointCall::{Atomic, Flush, Receive, ReceiveRaw, Rma, Send};
+    matches!(call, Send(_) | Receive(_) | ReceiveRaw { .. } | Rma(_) | Flush(_) | Atomic(_))
 }
 
 impl ReadQueue {

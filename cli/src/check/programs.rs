@@ -50,14 +50,22 @@ impl Programs<'_> {
     pub(super) fn shrink(&self, number: u64) -> Option<FailedProgram> {
         let mut smallest = None;
         self.0.shrink(number, SHRINK_MAX, |program, text| {
-            let program = serde_json::to_string(program).expect("a program can be written down");
-            smallest = Some(FailedProgram { text, place: failed_at(), program });
+            smallest = Some(FailedProgram { text, place: failed_at(), program: to_json(program) });
         });
         smallest
+    }
+
+    /// Returns the program with this number, as JSON for `--replay`.
+    pub(super) fn as_json(&self, number: u64) -> String {
+        to_json(&self.0.program(number))
     }
 
     /// Runs this program.
     pub(super) fn run_program(&self, program: &Program) -> Outcome {
         self.0.run_program(program)
     }
+}
+
+fn to_json(program: &Program) -> String {
+    serde_json::to_string(program).expect("a program can be written down")
 }

@@ -29,9 +29,14 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// Returns the program with this number.
+    pub fn program(&self, number: u64) -> Program {
+        self.tree(number).current()
+    }
+
     /// Runs the program with this number.
     pub fn run(&self, number: u64) -> Outcome {
-        self.run_program(&self.tree(number).current())
+        self.run_program(&self.program(number))
     }
 
     /// Runs the program with this number again, and then smaller ones for this time, as long as they fail.

@@ -433,7 +433,7 @@ fn trywait_of_two_objects_refuses_sleep_once_after_a_change_of_one(net: &Net) {
         bob.local_counter(RECV).add(1);
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "the second has changed");
         assert_eq!(net.fabric.try_wait(&both), Ok(true), "it was told of");
-    } else {
+    } else if net.network.is_some() {
         assert_eq!(net.fabric.try_wait(&both), Ok(false), "they are polled");
     }
     start_driving_both(net, [&alice, &bob]);
