@@ -81,9 +81,9 @@ thread_local! {
     static DRIVER: RefCell<Option<(Arc<AtomicU64>, u64)>> = const { RefCell::new(None) };
 }
 
-/// Whether the [driver](run_while_driving) beside this thread, if there is one, has made progress since the
-/// last call.
-pub(crate) fn has_driver_moved() -> bool {
+/// Returns whether the [driver](run_while_driving) beside this thread, if there is one, has made progress
+/// since the last call.
+pub(crate) fn take_driver_progress() -> bool {
     DRIVER.with_borrow_mut(|driver| match driver {
         Some((rounds, seen)) => {
             let now = rounds.load(Ordering::Relaxed);

@@ -14,7 +14,7 @@ use socket2::{Socket, Type};
 
 use super::call::{Opened, QueueName};
 use super::connecting::Side;
-use super::deadline::has_driver_moved;
+use super::deadline::take_driver_progress;
 use super::driven_queues::{DrivenQueues, Driver};
 use super::handle::{Endpoint, Queue};
 use super::neighbours::Neighbours;
@@ -45,7 +45,7 @@ fn accelerated_clock(network: &Network, closes_dead: Arc<AtomicBool>) -> Simulat
         }
         let reported = network.received_count();
         let is_idle = seen.swap(reported, Ordering::Relaxed) == reported;
-        if is_idle && has_driver_moved() { waited * IDLE_PACE } else { waited }
+        if is_idle && take_driver_progress() { waited * IDLE_PACE } else { waited }
     })
 }
 
