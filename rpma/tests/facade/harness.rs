@@ -9,7 +9,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use crate::prelude::*;
 
 /// How long a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A transport under test.
 pub(crate) struct Net {
@@ -182,7 +182,7 @@ pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
     is_readable_within(descriptor, Duration::ZERO)
 }
 
-fn is_readable_within(descriptor: BorrowedFd<'_>, at_most: Duration) -> bool {
+pub(crate) fn is_readable_within(descriptor: BorrowedFd<'_>, at_most: Duration) -> bool {
     let at_most = Timespec::try_from(at_most).expect("not so long");
     poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&at_most)).expect("a descriptor") > 0
 }
