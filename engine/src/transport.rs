@@ -148,6 +148,9 @@ pub enum LinkEvent {
         /// Why this side believes that the peer is the endpoint at this address. Never
         /// [`Claimed`](AddressProof::Claimed) for a link that this side connected.
         proof: AddressProof,
+        /// Whether the peer has already ended the link, so that only what it has sent before is still to
+        /// come. Then a link of another instance at this address that came up earlier stays in use.
+        has_ended: bool,
     },
     /// The address of the link's peer was only [`Claimed`](AddressProof::Claimed). Now the endpoint
     /// at that address has confirmed that it made the link. This event comes at most once, between
@@ -162,7 +165,7 @@ impl LinkEvent {
     /// Returns the event of a link whose peer is proven by
     /// [`Credentials`](AddressProof::Credentials).
     pub fn up(peer: Address, instance: u64) -> LinkEvent {
-        LinkEvent::Up { peer, instance, proof: AddressProof::Credentials }
+        LinkEvent::Up { peer, instance, proof: AddressProof::Credentials, has_ended: false }
     }
 }
 

@@ -81,7 +81,7 @@ impl Greeter<'_> {
         self.address_claim = Some(AddressClaim { address, instance: hello.instance, token });
         if !is_held {
             let (instance, proof) = (hello.instance, AddressProof::Claimed);
-            receiver.link_event(self.id, LinkEvent::Up { peer: address, instance, proof });
+            receiver.link_event(self.id, LinkEvent::Up { peer: address, instance, proof, has_ended: false });
         }
         Ok(is_held)
     }
@@ -105,7 +105,7 @@ impl Greeter<'_> {
                 self.record_token(to, token);
                 self.claims.record_connected(self.id, to);
                 let (instance, proof) = (hello.instance, AddressProof::Reached);
-                receiver.link_event(self.id, LinkEvent::Up { peer: to, instance, proof });
+                receiver.link_event(self.id, LinkEvent::Up { peer: to, instance, proof, has_ended: false });
                 Ok(true)
             }
             Greeting::Refused { token: LACKS_DESCRIPTORS } => Err(LACKED_DESCRIPTORS),

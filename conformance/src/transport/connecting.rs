@@ -126,6 +126,37 @@ pub fn endpoint_reopened_at_an_address_has_its_own_instance<P: Provider>(backend
     assert_eq!(endpoints[0].recorder.up_events().last(), Some(&(link, address, 33)));
 }
 
+/// A link of a closed endpoint comes up before the links to its successor at the same address, or as a link
+/// that its peer has [ended](homespun_engine::transport::LinkEvent::Up). Otherwise the engine would take the
+/// successor for the endpoint that has left.
+pub fn link_of_a_closed_endpoint_never_seems_to_be_of_its_successor<P: Provider>(backend: Backend<'_, P>) {
+    /// So many passes complete whatever one side can do alone.
+    const PASSES: usize = 100;
+    for round in 0..20 {
+        let [mut former, mut b] = [11, 22].map(|instance| backend.open_endpoint(instance));
+        let address = former.address();
+        former.connect(b.address());
+        (0..PASSES).for_each(|_| former.make_progress());
+        drop(former);
+        let mut successor = backend.open_endpoint_at(address, 33);
+        if round % 2 == 0 {
+            b.connect(address);
+        } else {
+            successor.connect(b.address());
+        }
+        (0..PASSES).for_each(|_| successor.make_progress());
+        let mut endpoints = [b, successor];
+        drive_until(&mut endpoints, "no link but the successor's", |[b, successor]| {
+            b.recorder.live_link_count() == 1 && successor.recorder.live_link_count() == 1
+        });
+        let [mut b, _successor] = endpoints;
+        (0..PASSES).for_each(|_| b.make_progress());
+        let instances = b.recorder.up_events().into_iter().map(|(.., instance)| instance);
+        let current: Vec<u64> = instances.filter(|instance| !b.recorder.has_ended_first(*instance)).collect();
+        assert!(matches!(current[..], [11, 33] | [33]), "{current:?} came up in round {round}");
+    }
+}
+
 /// After [`stop_accepting`](Transport::stop_accepting) all connects to the endpoint fail, including
 /// unfinished ones. Existing links continue. The method may be called twice.
 pub fn stop_accepting_refuses_new_links_and_keeps_old_ones<P: Provider>(backend: Backend<'_, P>) {

@@ -37,6 +37,8 @@ pub struct Recorder {
     up: BTreeMap<LinkId, Option<(Header, Vec<u8>)>>,
     /// Links that are up, and whose peers merely claim their address.
     claimed: BTreeSet<LinkId>,
+    /// The instances of peers that had already ended a link when it came up.
+    ended_instances: BTreeSet<u64>,
     /// Links that this side connects, and that are not up yet.
     connecting: BTreeSet<LinkId>,
     /// Links that were reported as writable, or that have come up, since the last
@@ -93,6 +95,11 @@ impl Recorder {
             Event::Frame(..) | Event::Down(_) => None,
         };
         self.log.iter().filter_map(up).collect()
+    }
+
+    /// Whether a link of this instance has come up that its peer had already ended.
+    pub fn has_ended_first(&self, instance: u64) -> bool {
+        self.ended_instances.contains(&instance)
     }
 
     /// Counts the frames that have arrived on a link.
@@ -202,12 +209,15 @@ impl FrameHandler for Recorder {
 
     fn link_event(&mut self, link: LinkId, event: LinkEvent) {
         match event {
-            LinkEvent::Up { peer, instance, proof } => {
+            LinkEvent::Up { peer, instance, proof, has_ended } => {
                 self.writable.insert(link);
                 assert!(self.up.insert(link, None).is_none(), "{link:?} came up twice");
                 if proof.is_claim() {
                     assert!(!self.connecting.contains(&link), "{link:?} was connected to a mere claim");
                     self.claimed.insert(link);
+                }
+                if has_ended {
+                    self.ended_instances.insert(instance);
                 }
                 self.connecting.remove(&link);
                 self.log.push((link, Event::Up(peer, instance)));

@@ -404,12 +404,12 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
         let engine = &mut *self.engine;
         engine.receive_side.show_arrived_to_peeks();
         match event {
-            LinkEvent::Up { peer, instance, proof } if engine.connection.is_connection_oriented() => {
+            LinkEvent::Up { peer, instance, proof, .. } if engine.connection.is_connection_oriented() => {
                 let (connection, mut effects) = engine.connection_and_effects(self.sink);
                 connection.link_up(id, peer, instance, proof, &mut effects);
             }
-            LinkEvent::Up { peer, instance, proof } => {
-                engine.link_up(id, peer, instance, proof, self.sink);
+            LinkEvent::Up { peer, instance, proof, has_ended } => {
+                engine.link_up(id, peer, instance, proof, has_ended, self.sink);
             }
             LinkEvent::Confirmed => {
                 if let Some(link) = engine.links.get_mut(id) {

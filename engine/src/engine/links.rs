@@ -101,6 +101,7 @@ impl Engine {
         address: Address,
         instance: u64,
         proof: AddressProof,
+        has_ended: bool,
         sink: &mut impl Sink,
     ) {
         if !self.receive_side.try_admit_link(address, proof) {
@@ -125,7 +126,8 @@ impl Engine {
             debug!(address = %self.peers.address_of(peer), "a link leads to a former instance that has left");
             return self.retire_link(id, Standing::Replaced, sink);
         }
-        let creation_number = link.creation_number();
+        // The endpoint that is now at the address has ended no link to it.
+        let creation_number = if has_ended { 0 } else { link.creation_number() };
         match self.peers.peer_mut(peer).link_up(instance, creation_number, created_count) {
             PeerLinkUp::Current if self.current_links_len(peer) > PEER_MAX_LINKS => {
                 debug!(address = %self.peers.address_of(peer), "refusing a link: the peer has too many");

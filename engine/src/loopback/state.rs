@@ -6,7 +6,6 @@
 mod ending;
 mod timing;
 
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -63,9 +62,6 @@ struct Endpoint {
     connecting: Vec<(ConnectionKey, Due)>,
     /// Connections that this endpoint has not accepted yet.
     incoming: VecDeque<ConnectionKey>,
-    /// Connections that this endpoint has accepted, and whose hello it has not read, by their connector's
-    /// address.
-    unread_hellos: BTreeMap<Address, Vec<ConnectionKey>>,
     /// Ends of this endpoint that have something to report, in the order of service. No end is
     /// listed twice.
     ready: VecDeque<EndKey>,
@@ -115,7 +111,6 @@ impl State {
             connections: BTreeSet::new(),
             connecting: Vec::new(),
             incoming: VecDeque::new(),
-            unread_hellos: BTreeMap::new(),
             ready: VecDeque::new(),
             unflushed: Vec::new(),
             writable: Vec::new(),
@@ -216,54 +211,33 @@ impl State {
         }
     }
 
-    /// Accepts a waiting connection, if there is one, as the link with this number. A connection of an
-    /// endpoint that has replaced another one waits until the hellos of that one are read: peers cannot lie
-    /// about their address here, so the link that comes up last leads to the endpoint that is there now.
+    /// Accepts a waiting connection, if there is one, as the link with this number.
     pub(super) fn accept(&mut self, key: EndpointKey, link: LinkId) -> Option<EndKey> {
-        let endpoint = self.endpoints.get_mut(key)?;
-        while endpoint.incoming.pop_front_if(|gone| !self.connections.contains_key(*gone)).is_some() {}
-        let may_be_accepted = |connection: &ConnectionKey| {
-            let Some(state) = self.connections.get(*connection) else { return false };
-            let unread = endpoint.unread_hellos.get(&state.addresses[0]).into_iter().flatten();
-            let owner_of = |earlier: &ConnectionKey| self.connections[*earlier].connector.owner;
-            unread.map(owner_of).all(|owner| owner == state.connector.owner)
-        };
-        let place = endpoint.incoming.iter().position(may_be_accepted)?;
-        let connection = endpoint.incoming.remove(place)?;
-        let state = &mut self.connections[connection];
-        state.acceptor.link = Some(link);
-        endpoint.unread_hellos.entry(state.addresses[0]).or_default().push(connection);
-        let end = EndKey { connection, side: Side::Acceptor };
-        self.schedule_if_ready(end);
-        Some(end)
-    }
-
-    /// Records that an endpoint needs the hello of a connection no more, so that connections that
-    /// [wait](Self::accept) for that may be accepted.
-    fn forget_unread_hello(&mut self, key: EndpointKey, connection: ConnectionKey) {
-        let Some(endpoint) = self.endpoints.get_mut(key) else { return };
-        let Some(state) = self.connections.get(connection) else { return };
-        if let Entry::Occupied(mut unread) = endpoint.unread_hellos.entry(state.addresses[0]) {
-            unread.get_mut().retain(|other| *other != connection);
-            if unread.get().is_empty() {
-                unread.remove();
-            }
-        }
-        if !endpoint.incoming.is_empty() {
-            self.list_due(self.now, key);
+        loop {
+            let connection = self.endpoints.get_mut(key)?.incoming.pop_front()?;
+            let end = EndKey { connection, side: Side::Acceptor };
+            let Some(state) = self.connections.get_mut(connection) else { continue };
+            state.acceptor.link = Some(link);
+            self.schedule_if_ready(end);
+            return Some(end);
         }
     }
 
     /// Sends the acceptor's hello. The acceptor has already read the connector's hello. So the
     /// acceptor's hello tells the connector that the link is up on both sides.
     pub(super) fn answer_hello(&mut self, key: EndpointKey, end: EndKey) {
-        self.forget_unread_hello(key, end.connection);
         if let Some(endpoint) = self.endpoints.get(key)
             && self.connections.contains_key(end.connection)
         {
             let hello = endpoint.hello.to_bytes();
             self.send_hello(end, &hello);
         }
+    }
+
+    /// Whether the other side of a connection has ended it. What it has sent may still be under way.
+    pub(super) fn is_ended_by_peer(&self, end: EndKey) -> bool {
+        let connection = self.connections.get(end.connection);
+        connection.is_none_or(|it| it.severed || it.end_at(end.other_end().side).state != EndState::Open)
     }
 
     /// Sends the hello before any frame. A new link always has room for it.

@@ -12,8 +12,8 @@ use crate::loopback::connection::{EndKey, EndpointKey};
 use crate::loopback::state::{Ready, State};
 use crate::loopback::trace::TraceAction;
 use crate::transport::{
-    Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload, Sent,
-    SharedMemory, Transport,
+    AddressProof, Close, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload,
+    Sent, SharedMemory, Transport,
 };
 use crate::wire::frame::{self, HEADER_MAX_BYTES};
 use crate::wire::hello::{HELLO_BYTES, Hello};
@@ -161,10 +161,14 @@ impl LoopbackTransport {
                 Hello::parse(start).map(|hello| {
                     let peer = link.connected_to.unwrap_or(hello.address);
                     link.stream = Stream::Frames(Decoder::new());
+                    let mut state = self.network.lock();
                     if link.connected_to.is_none() {
-                        self.network.lock().answer_hello(self.key, link.end);
+                        state.answer_hello(self.key, link.end);
                     }
-                    receiver.link_event(id, LinkEvent::up(peer, hello.instance));
+                    let (instance, has_ended) = (hello.instance, state.is_ended_by_peer(link.end));
+                    drop(state);
+                    let proof = AddressProof::Credentials;
+                    receiver.link_event(id, LinkEvent::Up { peer, instance, proof, has_ended });
                     1
                 })
             }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{Denial, FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::transport::{AddressProof, Denial, FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::hello::Hello;
 
 use super::policy::{forbidding_error, is_refused_by_policy};
@@ -249,7 +249,9 @@ impl ShmTransport {
             Ok(Origin::Connected(to)) => receiver.link_event(id, LinkEvent::up(to, instance)),
             Ok(Origin::Accepted(serial)) => {
                 self.half_open.remove(&serial);
-                receiver.link_event(id, LinkEvent::up(address, instance));
+                let has_ended = self.link_mut(id).is_some_and(|link| link.has_hung_up);
+                let proof = AddressProof::Credentials;
+                receiver.link_event(id, LinkEvent::Up { peer: address, instance, proof, has_ended });
             }
             Err(error) => return self.end_and_report_link(id, error, receiver),
         }

@@ -300,7 +300,7 @@ impl TcpTransport {
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
         let proof = if is_former { AddressProof::ClaimedByFormer } else { link.proof_of_claim() };
         let (peer, instance) = (claimed.address, claimed.instance);
-        receiver.link_event(id, LinkEvent::Up { peer, instance, proof });
+        receiver.link_event(id, LinkEvent::Up { peer, instance, proof, has_ended: is_former });
         enlist_dirty(&mut self.dirty, id, link);
         enlist_ready(&mut self.ready, id, link);
         1

@@ -190,7 +190,10 @@ pub(crate) fn threads_that_share_a_queue_take_each_completion_once(net: &Net) {
             scope.spawn(move || {
                 if number == 0 {
                     // One of them watches the descriptor, once: another may empty the queue at any time.
-                    assert!(is_readable_within(queue.fd().expect("a descriptor"), PATIENCE), "nothing has come");
+                    assert!(
+                        is_readable_within(queue.fd().expect("a descriptor"), PATIENCE),
+                        "nothing has come"
+                    );
                 }
                 while queue.wait().is_ok() {
                     // Another thread may have been faster.

@@ -419,10 +419,13 @@ fn links_of_strangers_keep_no_acceptor_out() {
         let mut node = asking_engine();
         let add_stranger = |node: &mut Node, link| {
             let peer = SocketAddr::from(([127, 0, 0, 2], link as u16)).into();
-            node.link_event(LinkId(link), LinkEvent::Up { peer, instance: 1, proof });
+            node.link_event(LinkId(link), LinkEvent::Up { peer, instance: 1, proof, has_ended: false });
         };
         (10..10 + before).for_each(|link| add_stranger(&mut node, link));
-        node.link_event(OTHER, LinkEvent::Up { peer: address(3), instance: 1, proof: claimed });
+        node.link_event(
+            OTHER,
+            LinkEvent::Up { peer: address(3), instance: 1, proof: claimed, has_ended: false },
+        );
         node.link_event(OTHER, LinkEvent::Confirmed);
         (10 + before..10 + all).for_each(|link| add_stranger(&mut node, link));
         node.transmit();

@@ -96,19 +96,21 @@ fn link_to_a_successor_is_used_in_whatever_order_links_are_reported() {
 }
 
 #[test]
-fn link_claimed_by_a_former_instance_replaces_no_link() {
-    let (mut node, peer) = engine_with_peer();
-    let up = LinkEvent::Up { peer: address(2), instance: 7, proof: AddressProof::ClaimedByFormer };
-    node.link_event(LinkId(8), up);
-    node.frame(LinkId(8), &untagged_header(4), b"last");
-    node.post(send_request(peer, b"to the present", 1));
-    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
-    node.link_down(LinkId(8), LinkError::Closed);
-    node.post_receive(receive_request(9, 2));
-    assert_eq!((received_bytes(&node.sink.ended[1]), node.ended_contexts()), (&b"last"[..], vec![1, 2]));
-    node.transmit();
-    node.post(send_request(peer, b"and again", 3));
-    assert_eq!(node.transport.sent.last().unwrap().0, LINK);
+fn link_that_a_former_instance_has_ended_replaces_no_link() {
+    for proof in [AddressProof::ClaimedByFormer, AddressProof::Credentials] {
+        let (mut node, peer) = engine_with_peer();
+        let up = LinkEvent::Up { peer: address(2), instance: 7, proof, has_ended: true };
+        node.link_event(LinkId(8), up);
+        node.frame(LinkId(8), &untagged_header(4), b"last");
+        node.post(send_request(peer, b"to the present", 1));
+        assert_eq!(node.transport.sent.last().unwrap().0, LINK, "{proof:?}");
+        node.link_down(LinkId(8), LinkError::Closed);
+        node.post_receive(receive_request(9, 2));
+        assert_eq!((received_bytes(&node.sink.ended[1]), node.ended_contexts()), (&b"last"[..], vec![1, 2]));
+        node.transmit();
+        node.post(send_request(peer, b"and again", 3));
+        assert_eq!(node.transport.sent.last().unwrap().0, LINK, "{proof:?}");
+    }
 }
 
 #[test]
@@ -117,7 +119,12 @@ fn link_claimed_by_a_former_instance_takes_no_send_to_its_successor() {
     let peer = node.engine.intern_peer(address(2));
     node.transport.answers = [Sent::Full].into();
     node.post(send_request(peer, b"to the new one", 1));
-    let former = LinkEvent::Up { peer: address(2), instance: 1, proof: AddressProof::ClaimedByFormer };
+    let former = LinkEvent::Up {
+        peer: address(2),
+        instance: 1,
+        proof: AddressProof::ClaimedByFormer,
+        has_ended: true,
+    };
     node.link_event(LinkId(8), former);
     node.frame(LinkId(8), &untagged_header(4), b"last");
     node.link_down(LinkId(8), LinkError::Closed);
@@ -133,7 +140,7 @@ fn link_claimed_by_a_former_instance_takes_no_send_to_its_successor() {
 fn end_of_a_claimed_link_leaves_proven_links_up() {
     let mut node = Node::new(untimed_config());
     let peer = node.engine.intern_peer(address(2));
-    let up = |proof| LinkEvent::Up { peer: address(2), instance: 1, proof };
+    let up = |proof| LinkEvent::Up { peer: address(2), instance: 1, proof, has_ended: false };
     for (id, proof) in [(3, AddressProof::Claimed), (4, AddressProof::Confirmed)] {
         node.link_event(LinkId(id), up(proof));
     }

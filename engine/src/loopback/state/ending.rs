@@ -89,9 +89,7 @@ impl State {
     fn remove_if_unused(&mut self, connection: ConnectionKey) {
         let Some(state) = self.connections.get(connection) else { return };
         if state.connector.state != EndState::Open && state.acceptor.state != EndState::Open {
-            let owners = [state.connector.owner, state.acceptor.owner];
-            self.forget_unread_hello(owners[1], connection);
-            for owner in owners {
+            for owner in [state.connector.owner, state.acceptor.owner] {
                 if let Some(endpoint) = self.endpoints.get_mut(owner) {
                     endpoint.connections.remove(&connection);
                 }
