@@ -6,7 +6,7 @@ mod programs;
 mod table;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::panic;
@@ -239,8 +239,8 @@ pub(crate) fn run(arguments: &CheckArguments, console: &mut Console) -> Result<(
     if failed > 0 { Err(CommandFailure::Check { failed, tests: findings.len() }) } else { Ok(()) }
 }
 
-/// Runs the chosen tests and programs, and prints the tests that fail, as they do. Returns all outcomes, and
-/// how many chosen tests the network does not run.
+/// Runs the chosen tests and programs. Prints the tests that fail, as they do, and names the first program
+/// that fails of a cause. Returns all outcomes, and how many chosen tests the network does not run.
 fn run_tests(
     arguments: &CheckArguments,
     network: &TestedNetwork,
@@ -260,7 +260,7 @@ fn run_tests(
     console.start_progress(subjects.len());
     let (subjects, (sender, results)) = (Mutex::new(subjects.into_iter()), mpsc::channel());
     let next = || subjects.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let mut findings = Vec::new();
+    let (mut findings, mut causes) = (Vec::new(), BTreeSet::new());
     thread::scope(|scope| {
         for _ in 0..arguments.jobs.max(1) {
             let sender = sender.clone();
@@ -278,10 +278,12 @@ fn run_tests(
         }
         drop(sender);
         for finding in results {
-            if let Subject::Test(_) = finding.subject
-                && let Some(failure) = finding.describe_failure()
-            {
-                console.print_line(failure)?;
+            if let Some(failure) = finding.describe_failure() {
+                match finding.subject {
+                    Subject::Test(_) => console.print_line(failure)?,
+                    _ if !causes.insert(finding.cause()) => {}
+                    _ => console.print_line(format!("{} fails; more at the end", finding.subject))?,
+                }
             }
             console.show_step(finding.subject.to_string());
             console.advance_progress();

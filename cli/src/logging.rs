@@ -13,20 +13,10 @@ use tracing_subscriber::registry::LookupSpan;
 const LEVELS: [LevelFilter; 4] =
     [LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
 
-/// The readers of the events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Audience {
-    /// The user of this process.
-    User,
-    /// The user of the parent process, which has already shown the same warnings.
-    ParentsUser,
-}
-
-/// Shows events from now on. Without `-v` shows warnings and errors, but for [`Audience::ParentsUser`]
-/// only errors.
-pub(crate) fn install_subscriber(verbosity: u8, audience: Audience) {
-    let level = match (verbosity, audience) {
-        (0, Audience::ParentsUser) => LevelFilter::ERROR,
+/// Shows events from now on: without `-v` errors, and warnings if `shows_warnings` says so.
+pub(crate) fn install_subscriber(verbosity: u8, shows_warnings: bool) {
+    let level = match (verbosity, shows_warnings) {
+        (0, false) => LevelFilter::ERROR,
         _ => LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)],
     };
     let format = Line { has_target: verbosity > 0 };

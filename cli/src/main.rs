@@ -26,7 +26,6 @@ use std::process::ExitCode;
 use clap::{ArgAction, Parser, Subcommand};
 
 use crate::console::Console;
-use crate::logging::Audience;
 
 /// The command line of homespun, a software fabric.
 ///
@@ -81,15 +80,14 @@ enum Command {
 }
 
 impl Command {
-    /// Returns who reads the log events. Another `homespun` command starts `pingpong --peer-process` and
-    /// the hidden commands, except `bare`. The user starts all other commands.
-    fn log_audience(&self) -> Audience {
+    /// Whether warnings are shown without `-v`. They are not by `pingpong --peer-process` and the hidden
+    /// commands except `bare`: the command that starts them has already shown the same ones. Nor are they by
+    /// `check`, which brings about what they warn of.
+    fn shows_warnings(&self) -> bool {
         match self {
-            Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => Audience::User,
-            #[cfg(feature = "check")]
-            Command::Check(_) => Audience::User,
-            Command::Pingpong(arguments) if !arguments.is_peer_process() => Audience::User,
-            _ => Audience::ParentsUser,
+            Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => true,
+            Command::Pingpong(arguments) => !arguments.is_peer_process(),
+            _ => false,
         }
     }
 }
@@ -118,7 +116,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse_from(without_help_of_help(env::args_os()));
-    logging::install_subscriber(arguments.verbose, arguments.command.log_audience());
+    logging::install_subscriber(arguments.verbose, arguments.command.shows_warnings());
     let mut console = Console::new();
     let result = match arguments.command {
         Command::Info(arguments) => info::run(&arguments, &console),
