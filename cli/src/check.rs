@@ -279,10 +279,10 @@ fn run_tests(
         drop(sender);
         for finding in results {
             if let Some(failure) = finding.describe_failure() {
-                match finding.subject {
-                    Subject::Test(_) => console.print_line(failure)?,
-                    _ if !causes.insert(finding.cause()) => {}
-                    _ => console.print_line(format!("{} fails; more at the end", finding.subject))?,
+                if let Subject::Test(_) = finding.subject {
+                    console.print_line(failure)?;
+                } else if causes.insert(finding.cause()) {
+                    console.print_line(format!("{} has failed; more at the end", finding.subject))?;
                 }
             }
             console.show_step(finding.subject.to_string());

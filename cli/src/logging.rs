@@ -5,23 +5,25 @@ use std::io;
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The levels by the number of `-v`.
 const LEVELS: [LevelFilter; 4] =
     [LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
 
-/// Shows events from now on: without `-v` errors, and warnings if `shows_warnings` says so.
-pub(crate) fn install_subscriber(verbosity: u8, shows_warnings: bool) {
-    let level = match (verbosity, shows_warnings) {
-        (0, false) => LevelFilter::ERROR,
-        _ => LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)],
-    };
+/// Shows events from now on: `shown`, or more with `-v`.
+pub(crate) fn install_subscriber(verbosity: u8, shown: Targets) {
+    let level = LEVELS[usize::from(verbosity).min(LEVELS.len() - 1)];
+    let shown = if verbosity == 0 { shown } else { Targets::new().with_default(level) };
     let format = Line { has_target: verbosity > 0 };
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).event_format(format);
     // `init` panics only if a subscriber is already installed. No other code installs one.
-    tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).event_format(format).init();
+    lines.finish().with(shown).init();
 }
 
 /// Returns the arguments that give another process of this program the same verbosity.

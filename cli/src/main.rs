@@ -24,6 +24,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgAction, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 
 use crate::console::Console;
 
@@ -80,14 +82,25 @@ enum Command {
 }
 
 impl Command {
-    /// Whether warnings are shown without `-v`. They are not by `pingpong --peer-process` and the hidden
-    /// commands except `bare`: the command that starts them has already shown the same ones. Nor are they by
-    /// `check`, which brings about what they warn of.
-    fn shows_warnings(&self) -> bool {
+    /// Returns the log events that are shown without `-v`: errors, and mostly warnings. A command that another
+    /// `homespun` command has started shows no warnings: the other one has shown them. `check` shows only those
+    /// about homespun's parameters, since it brings about what others warn of.
+    fn shown_events(&self) -> Targets {
+        let errors = Targets::new().with_default(LevelFilter::ERROR);
         match self {
-            Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => true,
-            Command::Pingpong(arguments) => !arguments.is_peer_process(),
-            _ => false,
+            Command::Info(_) | Command::Bench(_) | Command::Run(_) | Command::Bare(_) => {
+                errors.with_default(LevelFilter::WARN)
+            }
+            Command::Pingpong(arguments) if !arguments.is_peer_process() => {
+                errors.with_default(LevelFilter::WARN)
+            }
+            #[cfg(feature = "check")]
+            Command::Check(_) => errors.with_target("homespun::params", LevelFilter::WARN),
+            Command::Pingpong(_)
+            | Command::BenchFollower(_)
+            | Command::BenchProgram(_)
+            | Command::BenchPeer(_)
+            | Command::BenchTarget(_) => errors,
         }
     }
 }
@@ -116,7 +129,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse_from(without_help_of_help(env::args_os()));
-    logging::install_subscriber(arguments.verbose, arguments.command.shows_warnings());
+    logging::install_subscriber(arguments.verbose, arguments.command.shown_events());
     let mut console = Console::new();
     let result = match arguments.command {
         Command::Info(arguments) => info::run(&arguments, &console),

@@ -91,7 +91,7 @@ fn promises<P: Provider>() -> Vec<Promise<P>> {
             endpoint_connects_to_itself
             connect_to_a_vacant_address_fails_with_econnrefused
             endpoint_reopened_at_an_address_has_its_own_instance
-            link_of_a_closed_endpoint_never_seems_to_be_of_its_successor
+            link_of_a_closed_endpoint_comes_up_before_its_successors_or_ended
             stop_accepting_refuses_new_links_and_keeps_old_ones
             link_unreported_by_the_acceptor_never_comes_up
             connecting_link_comes_up_after_stop_accepting

@@ -148,8 +148,9 @@ pub enum LinkEvent {
         /// Why this side believes that the peer is the endpoint at this address. Never
         /// [`Claimed`](AddressProof::Claimed) for a link that this side connected.
         proof: AddressProof,
-        /// Whether the peer has already ended the link, so that only what it has sent before is still to
-        /// come. Then a link of another instance at this address that came up earlier stays in use.
+        /// Whether the link is known to have ended: the peer has ended it, or it is broken. Then only what
+        /// the peer has sent before is still to come, and the engine only reads the link. Must be true if a
+        /// link to a later endpoint at this address has already come up, unless this side began the link.
         has_ended: bool,
     },
     /// The address of the link's peer was only [`Claimed`](AddressProof::Claimed). Now the endpoint
@@ -185,16 +186,12 @@ pub enum AddressProof {
     Confirmed,
     /// The peer claims to be at the address, and nothing has proven this yet.
     Claimed,
-    /// As [`Claimed`](Self::Claimed). The peer has also ended the link, and its claim is older than
-    /// what this side knows of the endpoint that is now at the address. So the peer was an endpoint
-    /// before that one. The engine only reads the link.
-    ClaimedByFormer,
 }
 
 impl AddressProof {
     /// Whether only the peer itself says that it is at the address.
     pub fn is_claim(self) -> bool {
-        matches!(self, AddressProof::Claimed | AddressProof::ClaimedByFormer)
+        self == AddressProof::Claimed
     }
 }
 

@@ -629,6 +629,8 @@ impl Drop for ShmTransport {
         if self.generation.is_in_forked_child() {
             return;
         }
+        // Before the listener's name is free: a peer that meets the next endpoint of this name must find that
+        // these links have ended.
         for id in self.links.ids() {
             if let Some(Slot::Made(link)) = self.links.get(id) {
                 link.control.hang_up();

@@ -54,7 +54,7 @@ pub(crate) struct AddressClaims {
     check_count: u64,
     running: RunningChecks,
     /// Held links that are to be admitted.
-    admitted: VecDeque<Admitted>,
+    admitted: VecDeque<LinkId>,
     hung_up_held: HungUpHeld,
     /// Held links that are to be dropped, because their peers have hung up.
     surplus: VecDeque<LinkId>,
@@ -119,14 +119,6 @@ pub(crate) struct NewClaim {
     pub(crate) serial: Option<u64>,
     /// When the last bytes have arrived that can be read.
     pub(crate) arrived_at: Instant,
-}
-
-/// A held link that is to be admitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Admitted {
-    pub(crate) link: LinkId,
-    /// The peer had the address before the endpoint that contests the claim, and has left.
-    pub(crate) is_former: bool,
 }
 
 /// How a peer has hung up.
@@ -266,7 +258,7 @@ impl AddressClaims {
             match how {
                 HangUp::EndOfStream if is_oldest => {
                     links.admit_as_former(link);
-                    self.admitted.push_back(Admitted { link, is_former: true });
+                    self.admitted.push_back(link);
                 }
                 HangUp::EndOfStream => self.surplus.extend(self.hung_up_held.keep(link, address, from)),
                 HangUp::Reset => self.surplus.push_back(link),
@@ -277,7 +269,7 @@ impl AddressClaims {
 
     /// Forgets a link that has ended.
     pub(crate) fn remove_link(&mut self, link: LinkId, address: Address) {
-        self.admitted.retain(|admitted| admitted.link != link);
+        self.admitted.retain(|admitted| *admitted != link);
         self.hung_up_held.remove(|kept| kept == link);
         self.surplus.retain(|surplus| *surplus != link);
         self.awaiting_token.remove(&(address, link));
@@ -304,7 +296,7 @@ impl AddressClaims {
     }
 
     /// Removes and returns a held link that is to be admitted.
-    pub(crate) fn pop_admitted(&mut self) -> Option<Admitted> {
+    pub(crate) fn pop_admitted(&mut self) -> Option<LinkId> {
         self.admitted.pop_front()
     }
 
@@ -530,7 +522,7 @@ impl AddressClaims {
 
     fn queue_admitted(&mut self, links: &[LinkId]) {
         self.hung_up_held.remove(|kept| links.contains(&kept));
-        self.admitted.extend(links.iter().map(|&link| Admitted { link, is_former: false }));
+        self.admitted.extend(links);
     }
 }
 

@@ -19,13 +19,15 @@ use rustix::process::{Pid, Signal, set_parent_process_death_signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::deadline::patience;
 use super::posix;
 
 /// [`Process::spawn`] sets this environment variable in each process that it starts.
 const VARIABLE: &str = "HOMESPUN_TEST_PROCESS";
 
-/// How long a process may take to answer or to end. A process must not wait longer for an event.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// How much longer a process may take to answer or to end than a test [waits](patience) for an event. A call
+/// of another provider may never return.
+const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
 /// How long a process may take to end by itself when its test has failed.
 const FAILED_CLOSE_MAX: Duration = Duration::from_secs(2);
@@ -57,7 +59,7 @@ impl Process {
     /// this variable in its environment.
     pub(super) fn spawn_at_crate_path(entry: &str, variable: Option<(&str, String)>) -> Process {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
-        ours.set_read_timeout(Some(ANSWER_MAX)).expect("a time that is not zero");
+        ours.set_read_timeout(Some(patience() + ANSWER_GRACE)).expect("a time that is not zero");
         let child = Command::new(env::current_exe().expect("the test's own program"))
             .args([entry, "--exact", "--ignored", "--nocapture", "--test-threads=1"])
             .env(VARIABLE, "1")

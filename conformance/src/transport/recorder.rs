@@ -37,7 +37,7 @@ pub struct Recorder {
     up: BTreeMap<LinkId, Option<(Header, Vec<u8>)>>,
     /// Links that are up, and whose peers merely claim their address.
     claimed: BTreeSet<LinkId>,
-    /// The instances of peers that had already ended a link when it came up.
+    /// The instances of peers whose link had ended when it came up.
     ended_instances: BTreeSet<u64>,
     /// Links that this side connects, and that are not up yet.
     connecting: BTreeSet<LinkId>,
@@ -97,8 +97,8 @@ impl Recorder {
         self.log.iter().filter_map(up).collect()
     }
 
-    /// Whether a link of this instance has come up that its peer had already ended.
-    pub fn has_ended_first(&self, instance: u64) -> bool {
+    /// Whether a link of this instance had ended when it came up.
+    pub fn has_come_up_ended(&self, instance: u64) -> bool {
         self.ended_instances.contains(&instance)
     }
 

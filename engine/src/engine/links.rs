@@ -93,8 +93,8 @@ impl Engine {
     }
 
     /// Handles a link that has come up. Ends the link if the receiver does not admit it. Retires the
-    /// link if it leads to a former instance of the peer: that instance may have sent messages on the
-    /// link before it closed. If the link leads to a new instance, retires the peer's other links.
+    /// link if it has ended or leads to a former instance of the peer: what was sent on the link before
+    /// may be unread. If the link leads to a new instance, retires the peer's other links.
     pub(super) fn link_up(
         &mut self,
         id: LinkId,
@@ -122,12 +122,12 @@ impl Engine {
         let created_count = self.links.created_count();
         let Some(link) = self.links.get_mut(id) else { return };
         link.mark_up(proof.is_claim());
-        if proof == AddressProof::ClaimedByFormer {
-            debug!(address = %self.peers.address_of(peer), "a link leads to a former instance that has left");
+        if has_ended {
+            // It takes nothing, and does not show which of two endpoints at the address came later.
+            debug!(address = %self.peers.address_of(peer), "a link comes up that has ended");
             return self.retire_link(id, Standing::Replaced, sink);
         }
-        // The endpoint that is now at the address has ended no link to it.
-        let creation_number = if has_ended { 0 } else { link.creation_number() };
+        let creation_number = link.creation_number();
         match self.peers.peer_mut(peer).link_up(instance, creation_number, created_count) {
             PeerLinkUp::Current if self.current_links_len(peer) > PEER_MAX_LINKS => {
                 debug!(address = %self.peers.address_of(peer), "refusing a link: the peer has too many");

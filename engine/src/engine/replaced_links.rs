@@ -5,6 +5,8 @@
 //! link ends when the peer closes it. If the peer's host has crashed, the link ends after a period
 //! without arrivals.
 //!
+//! A link that has ended when it comes up is treated likewise, whichever endpoint has made it.
+//!
 //! A link that this side begins may come up after a link that the replaced endpoint has made. Then it seems
 //! to lead to the replaced endpoint. If it turns out to lead to the successor, this side uses it again.
 

@@ -10,7 +10,7 @@ use crate::wire::Header;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     Current,
-    /// A new endpoint has replaced the endpoint that the link leads to.
+    /// The link had ended when it came up, or a new endpoint has replaced the one that it leads to.
     Replaced,
     /// The link leads to the endpoint with the number `instance`. A new endpoint seems to have replaced it,
     /// but it may be the other way round.

@@ -234,8 +234,9 @@ impl State {
         }
     }
 
-    /// Whether the other side of a connection has ended it. What it has sent may still be under way.
-    pub(super) fn is_ended_by_peer(&self, end: EndKey) -> bool {
+    /// Whether the other side of a connection has closed its end, or the connection is broken. What was sent
+    /// before may still be under way.
+    pub(super) fn has_ended(&self, end: EndKey) -> bool {
         let connection = self.connections.get(end.connection);
         connection.is_none_or(|it| it.severed || it.end_at(end.other_end().side).state != EndState::Open)
     }

@@ -161,13 +161,14 @@ impl LoopbackTransport {
                 Hello::parse(start).map(|hello| {
                     let peer = link.connected_to.unwrap_or(hello.address);
                     link.stream = Stream::Frames(Decoder::new());
-                    let mut state = self.network.lock();
-                    if link.connected_to.is_none() {
-                        state.answer_hello(self.key, link.end);
-                    }
-                    let (instance, has_ended) = (hello.instance, state.is_ended_by_peer(link.end));
-                    drop(state);
-                    let proof = AddressProof::Credentials;
+                    let has_ended = {
+                        let mut state = self.network.lock();
+                        if link.connected_to.is_none() {
+                            state.answer_hello(self.key, link.end);
+                        }
+                        state.has_ended(link.end)
+                    };
+                    let (instance, proof) = (hello.instance, AddressProof::Credentials);
                     receiver.link_event(id, LinkEvent::Up { peer, instance, proof, has_ended });
                     1
                 })

@@ -46,9 +46,8 @@ pub(crate) enum PeerLinkUp {
     Current,
     /// A new endpoint at the address. Older links to the peer lead to the previous endpoint.
     Successor,
-    /// The endpoint that had the address before the endpoint that is known now. It has already ended this
-    /// link, or the engine had created this link and at least one later link when the first link to the known
-    /// endpoint came up.
+    /// The endpoint that had the address before the endpoint that is known now. When the first link to the
+    /// known endpoint came up, the engine had already created this link and at least one later link.
     Predecessor,
 }
 
@@ -128,7 +127,7 @@ impl Peer {
 
     /// Records that a link came up, and returns which endpoint it leads to. `instance` comes from that
     /// endpoint's hello. The engine has created `created_count` links so far, and this link was number
-    /// `creation_number`, or counts as 0 because the peer has ended it.
+    /// `creation_number`.
     pub(crate) fn link_up(&mut self, instance: u64, creation_number: u64, created_count: u64) -> PeerLinkUp {
         (self.connect_retries, self.is_lost) = (0, false);
         match self.instance {

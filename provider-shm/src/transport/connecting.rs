@@ -249,6 +249,7 @@ impl ShmTransport {
             Ok(Origin::Connected(to)) => receiver.link_event(id, LinkEvent::up(to, instance)),
             Ok(Origin::Accepted(serial)) => {
                 self.half_open.remove(&serial);
+                // The greeting that was just sent has shown whether the peer is still there.
                 let has_ended = self.link_mut(id).is_some_and(|link| link.has_hung_up);
                 let proof = AddressProof::Credentials;
                 receiver.link_event(id, LinkEvent::Up { peer: address, instance, proof, has_ended });

@@ -116,7 +116,7 @@ impl TimedClaims {
     }
 
     fn pop_all_admitted(&mut self) -> Vec<LinkId> {
-        iter::from_fn(|| self.claims.pop_admitted()).map(|admitted| admitted.link).collect()
+        iter::from_fn(|| self.claims.pop_admitted()).collect()
     }
 
     /// Moves the time on to the next timer.
@@ -465,8 +465,7 @@ fn check_claim_of_a_reserved_address(after: Duration, how: HangUp, is_admitted: 
     assert_eq!(timed.accept_claim_that_arrived(ONE, address(1), arrived_at), Admission::Held);
     assert_eq!(timed.claims.pop_admitted(), None, "its peer has not left");
     timed.claims.record_hang_up(ONE, address(1), how);
-    let expected = is_admitted.then_some(Admitted { link: ONE, is_former: true });
-    assert_eq!(timed.claims.pop_admitted(), expected, "{after:?}, {how:?}");
+    assert_eq!(timed.claims.pop_admitted(), is_admitted.then_some(ONE), "{after:?}, {how:?}");
     assert_eq!(timed.claims.pop_surplus(), (how == HangUp::Reset).then_some(ONE));
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
-use homespun_engine::transport::{AddressProof, FrameHandler, LinkError, LinkEvent, LinkId};
+use homespun_engine::transport::{FrameHandler, LinkError, LinkEvent, LinkId};
 use homespun_engine::wire::address_claim::{ClaimRecord, ClaimStatus};
 use homespun_engine::wire::hello::Question;
 use mio::net::TcpStream;
@@ -16,7 +16,7 @@ use mio::{Interest, Token};
 use smallvec::SmallVec;
 
 use super::{TcpTransport, enlist_dirty, enlist_ready};
-use crate::address_claims::{Admitted, CheckOutcome, CheckPlan};
+use crate::address_claims::{CheckOutcome, CheckPlan};
 use crate::check::Check;
 use crate::descriptors::DescriptorLimit;
 use crate::hello::believed_address;
@@ -290,17 +290,13 @@ impl TcpTransport {
     }
 
     /// Reports a link that was held, and lets it be read.
-    fn admit_held_link(
-        &mut self,
-        Admitted { link: id, is_former }: Admitted,
-        receiver: &mut impl FrameHandler,
-    ) -> u32 {
+    fn admit_held_link(&mut self, id: LinkId, receiver: &mut impl FrameHandler) -> u32 {
         let Some(link) = self.links.link_mut(id) else { return 0 };
         let Some(claimed) = link.admit(&mut self.spare) else { return 0 };
         tracing::debug!(link = id.0, peer = %claimed.address, "admitted");
-        let proof = if is_former { AddressProof::ClaimedByFormer } else { link.proof_of_claim() };
+        let (proof, has_ended) = (link.proof_of_claim(), link.is_hung_up());
         let (peer, instance) = (claimed.address, claimed.instance);
-        receiver.link_event(id, LinkEvent::Up { peer, instance, proof, has_ended: is_former });
+        receiver.link_event(id, LinkEvent::Up { peer, instance, proof, has_ended });
         enlist_dirty(&mut self.dirty, id, link);
         enlist_ready(&mut self.ready, id, link);
         1

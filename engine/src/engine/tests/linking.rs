@@ -96,8 +96,8 @@ fn link_to_a_successor_is_used_in_whatever_order_links_are_reported() {
 }
 
 #[test]
-fn link_that_a_former_instance_has_ended_replaces_no_link() {
-    for proof in [AddressProof::ClaimedByFormer, AddressProof::Credentials] {
+fn link_that_has_ended_when_it_comes_up_replaces_no_link() {
+    for proof in [AddressProof::Claimed, AddressProof::Credentials] {
         let (mut node, peer) = engine_with_peer();
         let up = LinkEvent::Up { peer: address(2), instance: 7, proof, has_ended: true };
         node.link_event(LinkId(8), up);
@@ -114,25 +114,24 @@ fn link_that_a_former_instance_has_ended_replaces_no_link() {
 }
 
 #[test]
-fn link_claimed_by_a_former_instance_takes_no_send_to_its_successor() {
-    let mut node = Node::new(untimed_config());
-    let peer = node.engine.intern_peer(address(2));
-    node.transport.answers = [Sent::Full].into();
-    node.post(send_request(peer, b"to the new one", 1));
-    let former = LinkEvent::Up {
-        peer: address(2),
-        instance: 1,
-        proof: AddressProof::ClaimedByFormer,
-        has_ended: true,
-    };
-    node.link_event(LinkId(8), former);
-    node.frame(LinkId(8), &untagged_header(4), b"last");
-    node.link_down(LinkId(8), LinkError::Closed);
-    node.link_up(LinkId(0), 2, 2);
-    node.transmit();
-    assert_eq!((node.transport.sent.last().unwrap().0, node.ended_contexts()), (LinkId(0), vec![1]));
-    node.post_receive(receive_request(9, 2));
-    assert_eq!(received_bytes(&node.sink.ended[1]), b"last");
+fn link_that_has_ended_when_it_comes_up_takes_no_send() {
+    for proof in [AddressProof::Claimed, AddressProof::Credentials] {
+        let mut node = Node::new(untimed_config());
+        let peer = node.engine.intern_peer(address(2));
+        node.transport.answers = [Sent::Full].into();
+        node.post(send_request(peer, b"to the new one", 1));
+        let ended = |instance| LinkEvent::Up { peer: address(2), instance, proof, has_ended: true };
+        node.link_event(LinkId(8), ended(1));
+        node.frame(LinkId(8), &untagged_header(4), b"last");
+        node.link_down(LinkId(8), LinkError::Closed);
+        node.link_up(LinkId(0), 2, 3);
+        node.link_event(LinkId(9), ended(2));
+        node.link_down(LinkId(9), LinkError::Closed);
+        node.transmit();
+        assert_eq!((node.transport.sent.last().unwrap().0, node.ended_contexts()), (LinkId(0), vec![1]));
+        node.post_receive(receive_request(9, 2));
+        assert_eq!(received_bytes(&node.sink.ended[1]), b"last");
+    }
 }
 
 /// A stranger that says the instance of a peer has made the first link.
