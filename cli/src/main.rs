@@ -82,9 +82,9 @@ enum Command {
 }
 
 impl Command {
-    /// Returns the log events that are shown without `-v`: errors, and mostly warnings. A command that another
-    /// `homespun` command has started shows no warnings: the other one has shown them. `check` shows only those
-    /// about homespun's parameters, since it brings about what others warn of.
+    /// Returns the log events that are shown without `-v`: errors, and mostly warnings. A command that
+    /// another `homespun` command has started shows no warnings: the other one has shown them. `check` shows
+    /// only those about homespun's parameters, since it brings about what others warn of.
     fn shown_events(&self) -> Targets {
         let errors = Targets::new().with_default(LevelFilter::ERROR);
         match self {

@@ -185,8 +185,8 @@ impl Transport for ChannelTransport {
         while reported < budget_frames
             && let Ok(link) = self.incoming.try_recv()
         {
-            // The channel of a new link holds the peer's hello. Receive it now: the link of an endpoint that has
-            // closed meanwhile must come up before a link to the next endpoint at its address.
+            // The channel of a new link holds the peer's hello. Receive it now: the link of an endpoint that
+            // has closed meanwhile must come up before a link to the next endpoint at its address.
             let id = self.insert_link_and_send_hello(link);
             reported += u32::from(self.receive_parcel(id, receiver));
         }
