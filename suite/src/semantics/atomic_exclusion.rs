@@ -58,7 +58,7 @@ fn concurrent_updates_by_all_parties_are_each_applied_once(net: &Net) {
 
 /// Threads with their own endpoints add to the same memory over two transports. Each transport has a region
 /// of its own for the memory.
-/// Shows fi_atomic/one-actor-at-a-time.
+/// Shows fi_atomic/atomic-per-element, fi_atomic/one-actor-at-a-time.
 #[over(one_process)]
 fn concurrent_updates_over_two_transports_are_each_applied_once(net: &Net) {
     const THREADS: u64 = 3;
