@@ -19,11 +19,11 @@ use homespun_suite::{Deadline, Net, Party, Setup, TransportKind, Turns, posix};
 homespun_suite::party_process_entry!();
 
 /// The time for which the process is idle while it is measured.
-const IDLE: Duration = Duration::from_millis(1000);
+const IDLE: Duration = Duration::from_millis(400);
 
 /// The most processor time that the process may use in [`IDLE`]: a twentieth. A thread that polls uses all
 /// of the time. A thread that sleeps a hundred microseconds at a time uses a fifth.
-const USED_MAX: Duration = Duration::from_millis(50);
+const USED_MAX: Duration = Duration::from_millis(20);
 
 /// A test holds this lock while it runs: it measures the processor time of the whole process.
 static EXCLUSIVE_RUN: Mutex<()> = Mutex::new(());

@@ -69,7 +69,7 @@ fn any_program_with<const N: usize>(disruptions: [Disruption; N]) -> impl Strate
     Union::new(disruptions.map(any_program))
 }
 
-program_tests! { 200,
+program_tests! { 100,
     programs_over_a_clean_network_match_the_model(any_program(Disruption::None))
         here(loopback(Faults::default()));
     programs_over_a_choppy_network_match_the_model(any_program(Disruption::None))
@@ -83,7 +83,7 @@ program_tests! { 200,
 
 const WITHOUT_DEATHS: [Disruption; 2] = [Disruption::None, Disruption::Closing];
 
-program_tests! { 200,
+program_tests! { 100,
     programs_over_the_example_backend_match_the_model(any_program_with(WITHOUT_DEATHS)) here(EXAMPLE);
     programs_over_tcp_match_the_model(any_program_with(WITHOUT_DEATHS)) here(TransportKind::Tcp4);
     programs_over_shared_memory_match_the_model(any_program_with(WITHOUT_DEATHS)) here(TransportKind::Shm4);
@@ -91,7 +91,7 @@ program_tests! { 200,
         here(TransportKind::MIXED4);
 }
 
-program_tests! { 150,
+program_tests! { 75,
     connected_programs_over_a_clean_network_match_the_model(any_connected_program())
         here(loopback(Faults::default()));
     connected_programs_over_a_choppy_network_match_the_model(any_connected_program())
@@ -112,7 +112,7 @@ mod across_processes {
 
     const ALL: [Disruption; 3] = [Disruption::None, Disruption::Closing, Disruption::Killing];
 
-    program_tests! { 75,
+    program_tests! { 40,
         programs_over_tcp_match_the_model(any_program_with(ALL)) over(Turns::Processes, TransportKind::Tcp4);
         programs_over_near_and_far_peers_match_the_model(any_program_with(ALL))
             over(Turns::Processes, TransportKind::MIXED4);

@@ -94,7 +94,8 @@ enum Failure {
 fn run(tests: &CitedTests, fault: Option<&str>, limit: Duration) -> io::Result<Option<Failure>> {
     let mut command = Command::new(&tests.program.executable);
     command.current_dir(&tests.program.directory).arg("--exact").args(&tests.names);
-    // What random programs have found is not made small, nor written down.
+    // As many random programs as with `./test --long`. What they find is not made small, nor written down.
+    command.env("PROPTEST_CASES", "200");
     command.env("PROPTEST_MAX_SHRINK_ITERS", "0").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
     command.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     if let Some(clause) = fault {
