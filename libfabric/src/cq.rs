@@ -1,5 +1,6 @@
 //! `fi_cq(3)`.
 
+use std::marker::PhantomData;
 use std::ptr;
 
 use homespun::info::Version;
@@ -30,7 +31,6 @@ use crate::wait_set::WaitAttr;
 /// The object behind a `struct fid_cq`.
 pub(crate) struct CqState {
     pub(crate) cq: CompletionQueue,
-    format: CqFormat,
     /// The `FI_WAIT_*` value with which the application opened the queue.
     wait_obj: u32,
     wait_cond: WaitCondition,
@@ -49,17 +49,37 @@ unsafe impl State for CqState {
 
 static FID_OPS: FiOps = FiOps { close, control, ..FiOps::UNSUPPORTED };
 
-static OPS: FiOpsCq = FiOpsCq {
-    size: size_of::<FiOpsCq>(),
-    read,
-    readfrom,
-    readerr,
-    sread,
-    sreadfrom,
-    signal,
-    strerror,
-    export_xpu: StubFn::STUB,
-};
+/// The calls of queues whose entries are `E`s.
+struct Ops<E>(PhantomData<E>);
+
+impl<E: CqEntry> Ops<E> {
+    const TABLE: &FiOpsCq = &FiOpsCq {
+        size: size_of::<FiOpsCq>(),
+        read: read::<E>,
+        readfrom: readfrom::<E>,
+        readerr,
+        sread: sread::<E>,
+        sreadfrom: sreadfrom::<E>,
+        signal,
+        strerror,
+        export_xpu: StubFn::STUB,
+    };
+}
+
+/// An entry of C, in one of the formats.
+trait CqEntry: for<'a> From<&'a Completion> {}
+
+impl<E: for<'a> From<&'a Completion>> CqEntry for E {}
+
+/// Returns the calls of queues of this format.
+fn ops_of_format(format: CqFormat) -> &'static FiOpsCq {
+    match format {
+        CqFormat::Context => Ops::<FiCqEntry>::TABLE,
+        CqFormat::Msg => Ops::<FiCqMsgEntry>::TABLE,
+        CqFormat::Data => Ops::<FiCqDataEntry>::TABLE,
+        CqFormat::Tagged => Ops::<FiCqTaggedEntry>::TABLE,
+    }
+}
 
 /// `fi_cq_open`.
 pub(crate) unsafe extern "C" fn open_cq(
@@ -89,8 +109,8 @@ pub(crate) unsafe extern "C" fn open_cq(
         let wait_cond =
             if wait_obj == FI_WAIT_NONE { WaitCondition::None } else { WaitCondition::from_raw(wait_cond)? };
         let opened = domain.domain.open_cq(&attr)?;
+        let ops = ops_of_format(opened.format());
         let state = CqState {
-            format: opened.format(),
             wait_obj,
             wait_cond,
             cq: opened,
@@ -101,7 +121,7 @@ pub(crate) unsafe extern "C" fn open_cq(
             _wait_set: wait_set,
         };
         let context = if mutated!("fi_cq/context-stays-with-queue") { ptr::null_mut() } else { context };
-        let front = FidCq { fid: object::new_fid::<CqState>(context, &FID_OPS), ops: &OPS };
+        let front = FidCq { fid: object::new_fid::<CqState>(context, &FID_OPS), ops };
         // SAFETY: not null, so writable.
         unsafe { cq.write(object::open(front, state)) };
         Ok(0)
@@ -161,17 +181,22 @@ unsafe extern "C" fn control(cq: *mut Fid, command: c_int, arg: *mut c_void) -> 
     })
 }
 
-unsafe extern "C" fn read(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
+unsafe extern "C" fn read<E: CqEntry>(cq: *mut FidCq, buf: *mut c_void, count: usize) -> isize {
     // SAFETY: the caller keeps to `fi_cq(3)`.
-    run_entry_point(|| unsafe { read_entries(cq, buf, count, ptr::null_mut(), None) })
+    run_entry_point(|| unsafe { read_entries::<E>(cq, buf, count, ptr::null_mut(), None) })
 }
 
-unsafe extern "C" fn readfrom(cq: *mut FidCq, buf: *mut c_void, count: usize, src_addr: *mut u64) -> isize {
+unsafe extern "C" fn readfrom<E: CqEntry>(
+    cq: *mut FidCq,
+    buf: *mut c_void,
+    count: usize,
+    src_addr: *mut u64,
+) -> isize {
     // SAFETY: as above.
-    run_entry_point(|| unsafe { read_entries(cq, buf, count, src_addr, None) })
+    run_entry_point(|| unsafe { read_entries::<E>(cq, buf, count, src_addr, None) })
 }
 
-unsafe extern "C" fn sread(
+unsafe extern "C" fn sread<E: CqEntry>(
     cq: *mut FidCq,
     buf: *mut c_void,
     count: usize,
@@ -179,10 +204,10 @@ unsafe extern "C" fn sread(
     timeout: c_int,
 ) -> isize {
     // SAFETY: as above; `sreadfrom` has no further conditions.
-    unsafe { sreadfrom(cq, buf, count, ptr::null_mut(), cond, timeout) }
+    unsafe { sreadfrom::<E>(cq, buf, count, ptr::null_mut(), cond, timeout) }
 }
 
-unsafe extern "C" fn sreadfrom(
+unsafe extern "C" fn sreadfrom<E: CqEntry>(
     cq: *mut FidCq,
     buf: *mut c_void,
     count: usize,
@@ -195,7 +220,7 @@ unsafe extern "C" fn sreadfrom(
         let state = unsafe { object::state::<CqState>(cq.cast())? };
         let patience = state.wait_cond.wait_limits(cond, timeout);
         // SAFETY: the caller keeps to `fi_cq(3)`.
-        unsafe { read_entries(cq, buf, count, src_addr, Some(patience)) }
+        unsafe { read_entries::<E>(cq, buf, count, src_addr, Some(patience)) }
     })
 }
 
@@ -213,7 +238,7 @@ unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
 /// for `count` addresses.
 // Always inlined: the caller of a function reads its result before the stores have left the store buffer.
 #[inline(always)]
-unsafe fn read_entries(
+unsafe fn read_entries<E: CqEntry>(
     cq: *mut FidCq,
     buf: *mut c_void,
     count: usize,
@@ -226,15 +251,7 @@ unsafe fn read_entries(
         return Err(Errno::EINVAL.into());
     }
     // SAFETY: the caller promises it.
-    let read = unsafe {
-        match state.format {
-            CqFormat::Context => fill_entries::<FiCqEntry>(&state.cq, buf, count, src_addr, patience),
-            CqFormat::Msg => fill_entries::<FiCqMsgEntry>(&state.cq, buf, count, src_addr, patience),
-            CqFormat::Data => fill_entries::<FiCqDataEntry>(&state.cq, buf, count, src_addr, patience),
-            CqFormat::Tagged => fill_entries::<FiCqTaggedEntry>(&state.cq, buf, count, src_addr, patience),
-        }
-    };
-    match read {
+    match unsafe { fill_entries::<E>(&state.cq, buf, count, src_addr, patience) } {
         Ok(Some(_)) if mutated!("fi_cq-1.4/read-counts") && patience.is_some() => Ok(0),
         Ok(Some(count)) if mutated!("fi_cq/read-return") => Ok(count.min(1).cast_signed()),
         // The count is at most the length of an array, which fits into `isize`.
@@ -249,7 +266,8 @@ unsafe fn read_entries(
 /// # Safety
 ///
 /// `buf` has room for `count` entries, `src_addr` is null or has room for `count` addresses.
-unsafe fn fill_entries<E: for<'a> From<&'a Completion>>(
+#[inline(always)]
+unsafe fn fill_entries<E: CqEntry>(
     cq: &CompletionQueue,
     buf: *mut c_void,
     count: usize,
