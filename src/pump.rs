@@ -454,7 +454,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
         let mut endpoint = self.lock_for_call();
         let (engine, transport, bound) = endpoint.enabled_parts()?;
         let to = bound.peer_cache.peer_of_address(to, &bound.bindings.av, engine)?;
-        let is_sent = engine.try_inject(to, tag, data, message, transport);
+        let is_sent = engine.try_send_at_once(to, tag, data, message, transport);
         if is_sent {
             if !bound.bindings.counters.is_empty() {
                 bound.bindings.counters.count_success(CounterEvents::SEND);

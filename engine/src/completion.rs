@@ -4,6 +4,7 @@ use crate::buffer::Buffer;
 use crate::connection::ConnectionReport;
 use crate::error::OperationError;
 use crate::flags::{CompletionFlags, CounterEvents};
+use crate::mutated;
 use crate::operation::RmaLocal;
 use crate::peer_id::PeerId;
 use crate::peers::Peers;
@@ -34,6 +35,16 @@ impl EndedOperation {
     #[inline(always)]
     pub fn of_transmit(context: u64, flags: CompletionFlags, buffer: Buffer) -> EndedOperation {
         EndedOperation { context, flags, len_bytes: 0, data: 0, tag: 0, source: None, buffer }
+    }
+
+    /// Returns the completion of a send.
+    #[inline(always)]
+    pub fn of_send(context: u64, is_tagged: bool, buffer: Buffer) -> EndedOperation {
+        let mut flags = CompletionFlags::of_send(is_tagged);
+        if mutated!("fi_cq/flag-msg") {
+            flags.remove(CompletionFlags::MSG);
+        }
+        EndedOperation::of_transmit(context, flags, buffer)
     }
 
     /// Takes the application's memory out of a read or a write that has succeeded. Returns the completion.

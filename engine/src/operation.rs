@@ -356,11 +356,7 @@ impl Send {
         if let Some(one_sided) = self.one_sided {
             return one_sided.kind.into_completion(self.context, self.source, self.message.len_bytes);
         }
-        let mut flags = CompletionFlags::of_send(self.message.tag.is_some());
-        if mutated!("fi_cq/flag-msg") {
-            flags.remove(CompletionFlags::MSG);
-        }
-        EndedOperation::of_transmit(self.context, flags, self.source.into_buffer())
+        EndedOperation::of_send(self.context, self.message.tag.is_some(), self.source.into_buffer())
     }
 }
 

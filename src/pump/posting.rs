@@ -5,7 +5,7 @@ use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{RmaLocal, Signalled, TransmitOp, TransmitRequest};
+use homespun_engine::operation::{Level, RmaLocal, Signalled, TransmitOp, TransmitOptions, TransmitRequest};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::transport::Transport;
 
@@ -37,6 +37,9 @@ impl BoundObjects {
         };
         let TransmitRequest { op, options, context } = &mut post.request;
         let TransmitOp::Rma { local, memory } = op else {
+            if self.try_send_at_once(to, &mut post.request, engine, transport) {
+                return Ok(());
+            }
             return engine.post(to, &mut post.request, transport, &mut self.queues_without_reader());
         };
         match engine.try_access_at_once(to, local, *memory, options.level, options.fence) {
@@ -48,6 +51,41 @@ impl BoundObjects {
                 self.post_access_behind_earlier_operations(attempt, to, &mut post.request, engine, transport)
             }
         }
+    }
+
+    /// Sends a small message that awaits no reply, if nothing holds it back. Returns whether it was sent. If
+    /// so, it was also counted and reported.
+    #[inline(always)]
+    fn try_send_at_once(
+        &mut self,
+        to: PeerId,
+        request: &mut TransmitRequest,
+        engine: &mut Engine,
+        transport: &mut impl Transport,
+    ) -> bool {
+        let TransmitRequest { op, options: TransmitOptions { level, signalled, fence, .. }, context } =
+            request;
+        let TransmitOp::Send { source, tag, data } = op else { return false };
+        let (tag, data) = (*tag, *data);
+        let may_end_at_once = *level == Level::Inject && !*fence && *signalled != Signalled::Deferred;
+        let Some(message) = source.contiguous().filter(|_| may_end_at_once) else { return false };
+        if !engine.may_report_at_post_time() || !engine.try_send_at_once(to, tag, data, message, transport) {
+            return false;
+        }
+        if !self.bindings.counters.is_empty() {
+            self.bindings.counters.count_success(CounterEvents::SEND);
+        }
+        let ended = EndedOperation::of_send(*context, tag.is_some(), op.take_buffer());
+        if let (Some(cq), Signalled::Yes) = (&self.bindings.transmit_cq, *signalled) {
+            let mut ring = cq.lock_ring();
+            if ring.has_room() {
+                ring.push_completed(ended, cq.format(), FabricAddress::UNSPECIFIED);
+            } else {
+                drop(ring);
+                engine.report_end_at_post_time(ended, &mut self.queues_without_reader());
+            }
+        }
+        true
     }
 
     /// Passes an access to the engine after an attempt to carry it out at once. The engine carries it out
@@ -115,7 +153,7 @@ impl BoundObjects {
     #[cold]
     fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
         let completion = EndedOperation::of_rma(context, local);
-        engine.report_direct_access(completion, &mut self.queues_without_reader());
+        engine.report_end_at_post_time(completion, &mut self.queues_without_reader());
     }
 
     /// Returns the criteria for messages that a receive accepts. A receive of a claimed message ignores the

@@ -126,10 +126,16 @@ impl Engine {
         }
     }
 
-    /// Keeps the completion of an access that was [carried out at once](Self::try_access_at_once) until
-    /// the sink has room for it.
+    /// Whether the caller may report an operation that ends at post time. If not, the completions of others
+    /// wait for room, or keep an order.
+    #[inline(always)]
+    pub fn may_report_at_post_time(&self) -> bool {
+        self.initiator.can_report_at_once()
+    }
+
+    /// Keeps the completion of an operation that has ended at post time until the sink has room for it.
     #[cold]
-    pub fn report_direct_access(&mut self, completion: EndedOperation, sink: &mut impl Sink) {
+    pub fn report_end_at_post_time(&mut self, completion: EndedOperation, sink: &mut impl Sink) {
         let (initiator, mut effects) = self.initiator_and_effects(sink);
         initiator.report_success(completion, &mut effects);
     }

@@ -23,10 +23,11 @@ pub(super) enum Taken {
 }
 
 impl Engine {
-    /// Sends a small message, if possible at once. Returns whether it was sent. If so, the caller
-    /// counts the message, and the engine does not report it. If not, the caller posts the message.
+    /// Sends a small message that awaits no reply, if nothing holds it back: the shortest path of a message,
+    /// without a value for the operation. Returns whether it was sent. If so, the caller counts and reports
+    /// the message. If not, the caller posts it.
     #[inline]
-    pub fn try_inject(
+    pub fn try_send_at_once(
         &mut self,
         to: PeerId,
         tag: Option<u64>,
@@ -42,8 +43,10 @@ impl Engine {
         let awaits = AwaitedReply::Nothing;
         let header = Message { len_bytes: message.len() as u64, tag, data, awaits };
         let cost_bytes = header.eager_cost_bytes();
+        let caps = transport.caps(id);
         if !link.tx.may_begin_message_given_credit()
-            || message.len() > transport.caps(id).inline_max_bytes
+            || message.len() > caps.inline_max_bytes.min(self.config.eager_max_bytes)
+            || message.len() >= caps.pull_min_bytes
             || cost_bytes > link.tx.credit_bytes()
         {
             return false;

@@ -43,7 +43,7 @@ fn access_behind_a_held_completion_is_not_made_at_once() {
     node.sink.room = Some(0);
     let completion =
         EndedOperation::of_transmit(8, CompletionFlags::of_access(false, false), hello_write().into_buffer());
-    node.engine.report_direct_access(completion, &mut node.sink);
+    node.engine.report_end_at_post_time(completion, &mut node.sink);
     assert_eq!((node.outstanding_transmits(), node.ended_contexts()), (1, vec![]));
     let attempt = node.engine.try_access_at_once(peer, &mut hello_write(), place, Level::Inject, false);
     assert_eq!(attempt, Attempt::NotMade);
@@ -248,12 +248,12 @@ fn answered_access_proves_arrival_of_earlier_messages() {
     assert!(post_write_returning_if_direct(&mut node, peer));
     for _ in 0..3 {
         node.post(send_request(peer, b"m", 9));
-        assert!(node.engine.try_inject(peer, None, None, b"m", &mut node.transport));
+        assert!(node.engine.try_send_at_once(peer, None, None, b"m", &mut node.transport));
         assert!(!post_write_returning_if_direct(&mut node, peer), "messages are under way");
         assert!(post_write_returning_if_direct(&mut node, peer), "it was answered");
     }
     // The results of an atomic operation prove arrival, too.
-    assert!(node.engine.try_inject(peer, None, None, b"m", &mut node.transport));
+    assert!(node.engine.try_send_at_once(peer, None, None, b"m", &mut node.transport));
     node.post(atomic_request(peer, fetch_local(&[1]), AtomicOp::Sum, 9));
     let fetched = Header::ReadData { op: node.last_op(), len_bytes: 1 };
     node.frame(LINK, &fetched, &[0]);

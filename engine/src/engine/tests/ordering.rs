@@ -109,9 +109,9 @@ fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
     Kind::Send.post(&mut node, peer);
     // No order holds the read back, but it queues behind the send.
     Kind::ShortRead.post(&mut node, peer);
-    assert!(!node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
+    assert!(!node.engine.try_send_at_once(peer, None, None, b"x", &mut node.transport));
     assert_eq!(node.transport.sent.len(), 1);
-    assert!(node.engine.try_inject(other, None, None, b"x", &mut node.transport));
+    assert!(node.engine.try_send_at_once(other, None, None, b"x", &mut node.transport));
     assert!(node.has_unsent() && !node.has_work_without_arrivals(), "the answer will tell");
     let op = node.op_at(0);
     node.pass_with_frame(LINK, &Header::Clear { op, cannot_pull: true }, b"");
@@ -121,7 +121,7 @@ fn operation_held_by_order_holds_back_only_later_ones_to_its_peer() {
     node.transmit();
     assert_eq!(node.sent_since(3)[0], untagged_header(1));
     assert!(matches!(node.sent_since(4)[..], [Header::Rma(Rma { kind: RmaKind::Read, .. })]));
-    assert!(node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
+    assert!(node.engine.try_send_at_once(peer, None, None, b"x", &mut node.transport));
 }
 
 #[test]
@@ -145,12 +145,12 @@ fn operations_wait_for_short_flush_after_long_flush() {
     }
     let memory = RemoteMemory { key: KEY, address: 0 };
     for place in [0, 1] {
-        assert!(!node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
+        assert!(!node.engine.try_send_at_once(peer, None, None, b"x", &mut node.transport));
         let write = node.engine.try_inject_write(peer, b"x", memory, None, &mut node.transport);
         assert_eq!((write, node.transport.sent.len()), (Ok(InjectedWrite::Declined), 2));
         node.answer(LINK, node.op_at(place), Outcome::Done);
     }
-    assert!(node.engine.try_inject(peer, None, None, b"x", &mut node.transport));
+    assert!(node.engine.try_send_at_once(peer, None, None, b"x", &mut node.transport));
     let write = node.engine.try_inject_write(peer, b"x", memory, None, &mut node.transport);
     assert_eq!((write, node.sink.ended.len()), (Ok(InjectedWrite::Sent), 2));
 }
