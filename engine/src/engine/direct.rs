@@ -103,7 +103,7 @@ impl Engine {
     ///
     /// After [`Attempt::Done`] the caller counts the access. If the access is signalled, the caller
     /// also puts its completion into the queue. If the queue is full, the caller calls
-    /// [`report_direct_access`](Self::report_direct_access) instead. After any other result nothing
+    /// [`report_end_at_post_time`](Self::report_end_at_post_time) instead. After any other result nothing
     /// has changed, and the caller posts the access.
     #[inline]
     pub fn try_access_at_once(
