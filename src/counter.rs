@@ -29,7 +29,7 @@ pub(crate) use self::triggered_works::THRESHOLD_MAX;
 use self::triggered_works::{TriggeredWorks, WorkCounter};
 use crate::clock::Clock;
 use crate::domain_id::DomainId;
-use crate::empty_polls::Polls;
+use crate::empty_polls;
 use crate::mutated;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::{Awaited, MutexCond, WaitError, WaitObject, WaitSet, WaitSetMember, Waiter};
@@ -144,7 +144,6 @@ pub(crate) struct CounterShared {
     errors: AtomicU64,
     /// The value that the last read returned.
     last_read: AtomicU64,
-    polls: Polls,
     /// How often the application has changed a value.
     changes: AtomicU64,
     /// The state at the last report: by [`try_wait`](Counter::try_wait), or by a wait for the counter's
@@ -174,7 +173,6 @@ impl Counter {
             value: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             last_read: AtomicU64::new(0),
-            polls: Polls::default(),
             changes: AtomicU64::new(0),
             reported: Reported::default(),
             users: AtomicUsize::new(0),
@@ -435,12 +433,12 @@ impl CounterShared {
 
     /// Counts a read that returns this value, as an empty poll if the value has not changed.
     fn count_poll(&self, value: u64) {
-        let is_new = self.last_read.load(Ordering::Relaxed) != value;
-        if is_new {
+        if self.last_read.load(Ordering::Relaxed) == value {
+            self.driven_endpoints.count_empty_poll(&|| self.value.load(Ordering::Relaxed) != value);
+        } else {
             self.last_read.store(value, Ordering::Relaxed);
+            empty_polls::end_wait();
         }
-        let has_changed = || self.value.load(Ordering::Relaxed) != value;
-        self.polls.end_poll(self.polls.begin_poll(), is_new, self.driven_endpoints.driven(), has_changed);
     }
 
     /// Runs the due works: those that this counter triggers, and those of the domain of the driven

@@ -10,7 +10,7 @@ mod strerror;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Argument, Error, InUse, Misuse};
@@ -29,7 +29,7 @@ use crate::clock::Clock;
 use crate::domain_id::DomainId;
 use crate::drive::Drive;
 use crate::driven::Driven;
-use crate::empty_polls::{POLLS_PER_LOOK, Polls};
+use crate::empty_polls;
 use crate::info::ResourceManagement;
 use crate::lock::{Lock, Locking};
 use crate::mutated;
@@ -41,6 +41,18 @@ pub const CQ_DEPTH_DEFAULT_ENTRIES: usize = 2048;
 
 /// The largest completion queue that can be opened.
 pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
+
+/// After this many reads in a row that found an entry, the next read drives progress in any case.
+const IDLE_READS_MAX: u32 = 15;
+
+/// What a read of a queue does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadKind {
+    /// Reads entries only.
+    EntriesOnly,
+    /// Also drives the endpoints.
+    WithProgress,
+}
 
 /// The attributes of a completion queue: `struct fi_cq_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -168,7 +180,8 @@ pub(crate) struct CqShared {
     ring: Lock<Ring>,
     /// [`Ring::unread_entries`], readable without the ring's lock.
     unread: AtomicUsize,
-    polls: Polls,
+    /// The number of reads in a row that found enough entries and drove no progress.
+    idle_reads: AtomicU32,
     /// The number of users: bound endpoints, enabled or not, and poll sets.
     users: AtomicUsize,
     /// The enabled endpoints.
@@ -217,7 +230,7 @@ impl CompletionQueue {
                 is_protected: resource_mgmt == ResourceManagement::Enabled,
                 ring: locking.new_lock(Ring::new(depth_entries)),
                 unread: AtomicUsize::new(0),
-                polls: Polls::default(),
+                idle_reads: AtomicU32::new(0),
                 users: AtomicUsize::new(0),
                 driven: Driven::default(),
                 waiter,
@@ -567,27 +580,35 @@ impl CqShared {
     #[inline(always)]
     fn progress_and_find_entry(&self, reader: &mut Reader<'_>, max: usize) -> bool {
         self.wake_sleepers();
-        let poll = self.polls.begin_poll();
-        if self.is_progress_due(max, poll) {
+        let is_due = match max {
+            0 => !mutated!("fi_cq/read-zero-drives-progress"),
+            _ => self.count_read_and_choose_kind(max) == ReadKind::WithProgress,
+        };
+        if is_due {
             self.driven.progress(reader);
         }
         if mutated!("fi_cq/count-limits-entries") && (1..self.unread.load(Ordering::Acquire)).contains(&max) {
             self.lock_ring().pop_one_completed();
         }
         let is_found = reader.taken.is_some() || self.has_unread();
-        self.polls.end_poll(poll, is_found, &self.driven, || self.has_unread());
+        if is_found {
+            empty_polls::end_wait();
+        } else {
+            empty_polls::count_empty_poll(&self.driven, &|| self.has_unread());
+        }
         is_found
     }
 
-    /// Whether the poll with this number, a read of up to `max` entries, drives progress: if the queue holds
-    /// fewer entries, or one in [`POLLS_PER_LOOK`]. Without the second rule, an application that always finds
-    /// enough entries would never drive progress.
-    #[inline(always)]
-    fn is_progress_due(&self, max: usize, poll: u32) -> bool {
-        match max {
-            0 => !mutated!("fi_cq/read-zero-drives-progress"),
-            _ => self.unread.load(Ordering::Acquire) < max || poll.is_multiple_of(POLLS_PER_LOOK),
-        }
+    /// Counts a read of up to `max` entries, and decides whether it drives progress: if the queue holds
+    /// fewer entries, or after [`IDLE_READS_MAX`] reads in a row that found enough. Without the second rule,
+    /// an application that always finds enough entries would never drive progress.
+    #[inline]
+    fn count_read_and_choose_kind(&self, max: usize) -> ReadKind {
+        // Concurrent readers lose counts; the number need not be exact.
+        let idle_reads = self.idle_reads.load(Ordering::Relaxed);
+        let is_due = self.unread.load(Ordering::Acquire) < max || idle_reads >= IDLE_READS_MAX;
+        self.idle_reads.store(if is_due { 0 } else { idle_reads + 1 }, Ordering::Relaxed);
+        if is_due { ReadKind::WithProgress } else { ReadKind::EntriesOnly }
     }
 
     #[cfg(test)]
@@ -604,7 +625,7 @@ impl CqShared {
     /// Makes the next read drive progress. Reads of an overrun queue call this. An overrun queue never
     /// looks empty, so without this call its reads would seldom drive progress.
     fn mark_progress_due(&self) {
-        self.polls.make_look_due();
+        self.idle_reads.store(IDLE_READS_MAX, Ordering::Relaxed);
     }
 
     pub(crate) fn domain(&self) -> DomainId {

@@ -19,7 +19,7 @@ mod company;
 
 use std::cell::Cell;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,10 +33,10 @@ use crate::empty_polls::company::{Company, SLICE_NS};
 /// peers on other cores answer sooner.
 const LOOK_AFTER_NS: u64 = 4_000;
 
-/// The number of polls of a queue or counter between two readings of the clock, if they find nothing.
-pub(crate) const POLLS_PER_LOOK: u32 = 16;
+/// The number of empty polls between two readings of the clock.
+const POLLS_PER_CLOCK_READ: u32 = 8;
 
-/// An application that takes longer for [`POLLS_PER_LOOK`] polls does other things meanwhile.
+/// An application that takes longer for [`POLLS_PER_CLOCK_READ`] polls does other things meanwhile.
 const TIGHT_POLLS_MAX_NS: u64 = 100_000;
 
 /// For how long a thread polls in vain before it sleeps beside a program that computes. A peer that runs
@@ -57,65 +57,9 @@ thread_local! {
     static POLLS: ThreadPolls = const { ThreadPolls::new() };
 }
 
-/// Counts the polls of a queue or counter. A poll costs no more, but for one in [`POLLS_PER_LOOK`]: it tells
-/// the polling thread whether it waits. Threads that poll at once lose counts.
-#[derive(Default)]
-pub(crate) struct Polls {
-    count: AtomicU32,
-    /// The number of the last poll that has found something.
-    found_at: AtomicU32,
-}
-
-impl Polls {
-    /// Counts a poll. Returns its number.
-    #[inline(always)]
-    pub(crate) fn begin_poll(&self) -> u32 {
-        let number = self.count.load(Ordering::Relaxed).wrapping_add(1);
-        self.count.store(number, Ordering::Relaxed);
-        number
-    }
-
-    /// Makes the next poll one whose number [`POLLS_PER_LOOK`] divides.
-    pub(crate) fn make_look_due(&self) {
-        self.count.store(self.count.load(Ordering::Relaxed) | (POLLS_PER_LOOK - 1), Ordering::Relaxed);
-    }
-
-    /// Records whether the poll with this number has found something. One in a row of empty polls may give
-    /// the core away. `endpoints` are those that the poll has driven. `is_ready` tells whether a poll would
-    /// find something without a pass. The caller holds no lock.
-    #[inline(always)]
-    pub(crate) fn end_poll(
-        &self,
-        number: u32,
-        has_found: bool,
-        endpoints: &Driven,
-        is_ready: impl Fn() -> bool,
-    ) {
-        if has_found {
-            self.found_at.store(number, Ordering::Relaxed);
-        }
-        if number.is_multiple_of(POLLS_PER_LOOK) {
-            self.look(number, endpoints, &is_ready);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look(&self, number: u32, endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
-        let is_in_vain = number.wrapping_sub(self.found_at.load(Ordering::Relaxed)) >= POLLS_PER_LOOK;
-        POLLS.with(|polls| {
-            if is_in_vain {
-                polls.look_or_begin_wait(endpoints, is_ready);
-            } else {
-                polls.is_waiting.set(false);
-            }
-        });
-    }
-}
-
 /// The polls of a thread since it last found something in any queue or counter.
 struct ThreadPolls {
-    is_waiting: Cell<bool>,
+    empty: Cell<u32>,
     /// When the wait has begun.
     since_ns: Cell<u64>,
     /// When the thread last looked for a peer on its core, or has begun to wait.
@@ -124,28 +68,56 @@ struct ThreadPolls {
     read_at_ns: Cell<u64>,
     /// Before this time the thread does not try to sleep.
     awake_until_ns: Cell<u64>,
-    /// The address of the endpoints that the last look was for. It only tells them from others.
+    /// The address of the endpoints that the last poll has driven. It only tells them from others.
     polled: Cell<usize>,
+    /// Whether other endpoints were polled since the clock was last read.
+    has_polled_others: Cell<bool>,
     company: Company,
+}
+
+/// Records that a poll of this thread has found something.
+#[inline(always)]
+pub(crate) fn end_wait() {
+    POLLS.with(|polls| polls.empty.set(0));
+}
+
+/// Counts a poll that has found nothing, and gives the core away if that helps. `endpoints` are those that
+/// the poll has driven. `is_ready` tells whether a poll would find something without a pass. The caller holds
+/// no lock.
+#[inline(always)]
+pub(crate) fn count_empty_poll(endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
+    POLLS.with(|polls| {
+        let empty = polls.empty.get().wrapping_add(1);
+        polls.empty.set(empty);
+        let polled = (&raw const *endpoints).addr();
+        if polls.polled.replace(polled) != polled {
+            polls.has_polled_others.set(true);
+        }
+        if empty.is_multiple_of(POLLS_PER_CLOCK_READ) {
+            polls.look_or_begin_wait(endpoints, is_ready);
+        }
+    });
 }
 
 impl ThreadPolls {
     const fn new() -> ThreadPolls {
         ThreadPolls {
-            is_waiting: Cell::new(false),
+            empty: Cell::new(0),
             since_ns: Cell::new(0),
             looked_at_ns: Cell::new(0),
             read_at_ns: Cell::new(0),
             awake_until_ns: Cell::new(0),
             polled: Cell::new(0),
+            has_polled_others: Cell::new(false),
             company: Company::new(),
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn look_or_begin_wait(&self, endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
-        let polled = (&raw const *endpoints).addr();
-        let has_polled_others = self.polled.replace(polled) != polled;
-        if !self.is_waiting.replace(true) {
+        let has_polled_others = self.has_polled_others.replace(false);
+        if self.empty.get() == POLLS_PER_CLOCK_READ {
             let now_ns = read_clock_ns();
             for begin in [&self.since_ns, &self.looked_at_ns, &self.read_at_ns] {
                 begin.set(now_ns);
@@ -275,32 +247,29 @@ mod tests {
         fn wait_for_running_pass(&self) {}
     }
 
-    /// Makes so many polls, of which the last finds something if `has_found`.
-    fn count_polls(polls: &Polls, endpoints: &Driven, count: u32, has_found: bool) {
-        for left in (0..count).rev() {
-            polls.end_poll(polls.begin_poll(), has_found && left == 0, endpoints, || false);
-        }
+    fn poll_in_vain(endpoints: &Driven, polls: u32) {
+        (0..polls).for_each(|_| count_empty_poll(endpoints, &|| false));
     }
 
     #[test]
     fn thread_looks_for_peers_only_after_a_long_wait() {
         let looks = Arc::new(Looks::default());
-        let (polls, endpoints) = (Polls::default(), Driven::default());
+        let endpoints = Driven::default();
         endpoints.add(looks.clone());
         let count = || looks.0.load(Ordering::Relaxed);
-        let pause = || thread::sleep(Duration::from_nanos(2 * LOOK_AFTER_NS));
+        end_wait();
         for _ in 0..10 {
-            count_polls(&polls, &endpoints, 2 * POLLS_PER_LOOK - 1, false);
-            pause();
-            count_polls(&polls, &endpoints, 1, true);
+            poll_in_vain(&endpoints, 2 * POLLS_PER_CLOCK_READ - 1);
+            thread::sleep(Duration::from_nanos(2 * LOOK_AFTER_NS));
+            end_wait();
         }
         assert_eq!(count(), 0, "the clock was read only once in each wait");
         for look in 1..=3 {
-            count_polls(&polls, &endpoints, POLLS_PER_LOOK, false);
-            pause();
-            count_polls(&polls, &endpoints, POLLS_PER_LOOK, false);
+            poll_in_vain(&endpoints, POLLS_PER_CLOCK_READ);
+            thread::sleep(Duration::from_nanos(2 * LOOK_AFTER_NS));
+            poll_in_vain(&endpoints, POLLS_PER_CLOCK_READ);
             assert_eq!(count(), look);
-            count_polls(&polls, &endpoints, POLLS_PER_LOOK, true);
+            end_wait();
         }
     }
 

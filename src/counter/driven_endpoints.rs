@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::CounterShared;
 use crate::drive::Drive;
 use crate::driven::Driven;
+use crate::empty_polls;
 
 bitflags! {
     /// The reasons to drive an endpoint.
@@ -45,9 +46,10 @@ impl DrivenEndpoints {
         self.driven.progress_without_reader();
     }
 
+    /// Counts a poll that has found nothing new. `is_ready` tells whether the next one would.
     #[inline]
-    pub(super) fn driven(&self) -> &Driven {
-        &self.driven
+    pub(super) fn count_empty_poll(&self, is_ready: &dyn Fn() -> bool) {
+        empty_polls::count_empty_poll(&self.driven, is_ready);
     }
 
     /// Runs the due works.

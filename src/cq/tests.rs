@@ -83,9 +83,8 @@ fn overrun_ring_forbids_hand_over_to_a_reader() {
 fn read_of_more_entries_than_the_queue_holds_drives_progress() {
     let cq = open_cq(ResourceManagement::Enabled);
     push_context(&cq, 1);
-    assert!(!cq.shared().is_progress_due(1, 1));
-    assert!(cq.shared().is_progress_due(2, 1));
-    assert!(cq.shared().is_progress_due(1, POLLS_PER_LOOK), "a read now and then drives progress");
+    assert_eq!(cq.shared().count_read_and_choose_kind(1), ReadKind::EntriesOnly);
+    assert_eq!(cq.shared().count_read_and_choose_kind(2), ReadKind::WithProgress);
 }
 
 #[test]
