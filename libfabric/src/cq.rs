@@ -1,6 +1,5 @@
 //! `fi_cq(3)`.
 
-use std::marker::PhantomData;
 use std::ptr;
 
 use homespun::info::Version;
@@ -49,35 +48,31 @@ unsafe impl State for CqState {
 
 static FID_OPS: FiOps = FiOps { close, control, ..FiOps::UNSUPPORTED };
 
-/// The calls of queues whose entries are `E`s.
-struct Ops<E>(PhantomData<E>);
-
-impl<E: CqEntry> Ops<E> {
-    const TABLE: &FiOpsCq = &FiOpsCq {
+/// An entry of C, in one of the formats.
+trait CqEntry: for<'a> From<&'a Completion> {
+    /// The calls of queues with such entries.
+    const OPS: &FiOpsCq = &FiOpsCq {
         size: size_of::<FiOpsCq>(),
-        read: read::<E>,
-        readfrom: readfrom::<E>,
+        read: read::<Self>,
+        readfrom: readfrom::<Self>,
         readerr,
-        sread: sread::<E>,
-        sreadfrom: sreadfrom::<E>,
+        sread: sread::<Self>,
+        sreadfrom: sreadfrom::<Self>,
         signal,
         strerror,
         export_xpu: StubFn::STUB,
     };
 }
 
-/// An entry of C, in one of the formats.
-trait CqEntry: for<'a> From<&'a Completion> {}
-
 impl<E: for<'a> From<&'a Completion>> CqEntry for E {}
 
 /// Returns the calls of queues of this format.
 fn ops_of_format(format: CqFormat) -> &'static FiOpsCq {
     match format {
-        CqFormat::Context => Ops::<FiCqEntry>::TABLE,
-        CqFormat::Msg => Ops::<FiCqMsgEntry>::TABLE,
-        CqFormat::Data => Ops::<FiCqDataEntry>::TABLE,
-        CqFormat::Tagged => Ops::<FiCqTaggedEntry>::TABLE,
+        CqFormat::Context => FiCqEntry::OPS,
+        CqFormat::Msg => FiCqMsgEntry::OPS,
+        CqFormat::Data => FiCqDataEntry::OPS,
+        CqFormat::Tagged => FiCqTaggedEntry::OPS,
     }
 }
 

@@ -63,28 +63,20 @@ impl BoundObjects {
         engine: &mut Engine,
         transport: &mut impl Transport,
     ) -> bool {
-        let TransmitRequest { op, options: TransmitOptions { level, signalled, fence, .. }, context } =
-            request;
+        let TransmitRequest { op, options, context } = request;
+        let TransmitOptions { level, signalled, fence, .. } = *options;
         let TransmitOp::Send { source, tag, data } = op else { return false };
-        let (tag, data) = (*tag, *data);
-        let may_end_at_once = *level == Level::Inject && !*fence && *signalled != Signalled::Deferred;
+        let may_end_at_once = level == Level::Inject && !fence && signalled != Signalled::Deferred;
         let Some(message) = source.contiguous().filter(|_| may_end_at_once) else { return false };
-        if !engine.may_report_at_post_time() || !engine.try_send_at_once(to, tag, data, message, transport) {
+        if !engine.may_report_at_post_time() || !engine.try_send_at_once(to, *tag, *data, message, transport)
+        {
             return false;
         }
         if !self.bindings.counters.is_empty() {
             self.bindings.counters.count_success(CounterEvents::SEND);
         }
-        let ended = EndedOperation::of_send(*context, tag.is_some(), op.take_buffer());
-        if let (Some(cq), Signalled::Yes) = (&self.bindings.transmit_cq, *signalled) {
-            let mut ring = cq.lock_ring();
-            if ring.has_room() {
-                ring.push_completed(ended, cq.format(), FabricAddress::UNSPECIFIED);
-            } else {
-                drop(ring);
-                engine.report_end_at_post_time(ended, &mut self.queues_without_reader());
-            }
-        }
+        let end = || EndedOperation::of_send(*context, tag.is_some(), source.take_buffer());
+        self.report_at_post_time(signalled, end, engine);
         true
     }
 
@@ -103,8 +95,7 @@ impl BoundObjects {
         engine.post_after_attempt(attempt, to, request, transport, &mut self.queues_without_reader())
     }
 
-    /// Reports an access that completed while it was posted. If the queue has no room, the engine reports
-    /// the access later.
+    /// Counts and reports an access that completed while it was posted.
     #[inline(always)]
     fn report_access_at_post_time(
         &mut self,
@@ -113,25 +104,14 @@ impl BoundObjects {
         signalled: Signalled,
         engine: &mut Engine,
     ) {
-        let flags = local.completion_flags();
-        if !self.bindings.counters.is_empty() && signalled != Signalled::Deferred {
-            self.bindings.counters.count_success(CounterEvents::of_completion(flags));
+        if signalled == Signalled::Deferred {
+            return self.report_deferred_access_at_post_time(local, context, engine);
         }
-        let Some(cq) = self.bindings.transmit_cq.as_ref().filter(|_| signalled == Signalled::Yes) else {
-            if signalled == Signalled::Deferred {
-                self.report_deferred_access_at_post_time(local, context, engine);
-            }
-            // A post that was accepted must not keep its memory, so drop the memory here.
-            drop(local.take_buffer());
-            return;
-        };
-        let mut ring = cq.lock_ring();
-        if !ring.has_room() {
-            drop(ring);
-            return self.let_engine_report_access(local, context, engine);
+        if !self.bindings.counters.is_empty() {
+            let events = CounterEvents::of_completion(local.completion_flags());
+            self.bindings.counters.count_success(events);
         }
-        let ended = EndedOperation::of_rma(context, local);
-        ring.push_completed(ended, cq.format(), FabricAddress::UNSPECIFIED);
+        self.report_at_post_time(signalled, || EndedOperation::of_rma(context, local), engine);
     }
 
     /// Reports deferred work that has completed at post time.
@@ -145,15 +125,35 @@ impl BoundObjects {
         let WorkEnd { context, is_reported } = self.bindings.finish_deferred_work(number, true);
         if is_reported {
             self.report_access_at_post_time(local, context, Signalled::Yes, engine);
+        } else {
+            drop(local.take_buffer());
         }
     }
 
-    /// Hands an access that completed while it was posted to the engine. The engine reports the access once
-    /// the queue has room.
+    /// Reports an operation that completed while it was posted, if it is signalled. If the queue has no room,
+    /// the engine reports the operation later. `end` takes the memory out of the operation, since a post that
+    /// was accepted must not keep it, and makes the completion in its place.
+    #[inline(always)]
+    fn report_at_post_time(
+        &mut self,
+        signalled: Signalled,
+        end: impl FnOnce() -> EndedOperation,
+        engine: &mut Engine,
+    ) {
+        let Some(cq) = self.bindings.transmit_cq.as_ref().filter(|_| signalled == Signalled::Yes) else {
+            return drop(end());
+        };
+        let mut ring = cq.lock_ring();
+        if !ring.has_room() {
+            drop(ring);
+            return self.let_engine_report(end(), engine);
+        }
+        ring.push_completed(end(), cq.format(), FabricAddress::UNSPECIFIED);
+    }
+
     #[cold]
-    fn let_engine_report_access(&mut self, local: &mut RmaLocal, context: u64, engine: &mut Engine) {
-        let completion = EndedOperation::of_rma(context, local);
-        engine.report_end_at_post_time(completion, &mut self.queues_without_reader());
+    fn let_engine_report(&mut self, ended: EndedOperation, engine: &mut Engine) {
+        engine.report_end_at_post_time(ended, &mut self.queues_without_reader());
     }
 
     /// Returns the criteria for messages that a receive accepts. A receive of a claimed message ignores the

@@ -175,7 +175,7 @@ impl Source {
     /// empty. If the source only points to memory (`Raw`), returns [`Buffer::None`] and leaves the
     /// source as it is.
     #[inline]
-    pub(crate) fn take_buffer(&mut self) -> Buffer {
+    pub fn take_buffer(&mut self) -> Buffer {
         if let SourceMemory::Raw(_) = &self.memory {
             return Buffer::None;
         }

@@ -23,9 +23,10 @@ pub(super) enum Taken {
 }
 
 impl Engine {
-    /// Sends a small message that awaits no reply, if nothing holds it back: the shortest path of a message,
-    /// without a value for the operation. Returns whether it was sent. If so, the caller counts and reports
-    /// the message. If not, the caller posts it.
+    /// Sends a small message that awaits no reply, if nothing holds it back. This is the shortest path of a
+    /// message: the engine keeps nothing of it. Returns whether it was sent. If so, the caller counts the
+    /// message. If not, the caller posts it. A caller that also reports the message first asks
+    /// [`may_report_at_post_time`](Self::may_report_at_post_time).
     #[inline]
     pub fn try_send_at_once(
         &mut self,
@@ -47,6 +48,7 @@ impl Engine {
         if !link.tx.may_begin_message_given_credit()
             || message.len() > caps.inline_max_bytes.min(self.config.eager_max_bytes)
             || message.len() >= caps.pull_min_bytes
+            || header.len_bytes > self.config.message_max_bytes
             || cost_bytes > link.tx.credit_bytes()
         {
             return false;

@@ -16,6 +16,25 @@ fn operations_of_the_maximal_length_are_posted() {
 }
 
 #[test]
+fn message_beyond_a_limit_is_not_sent_at_once() {
+    let is_sent = |config: Config, pull_min_bytes: Option<usize>, message: &[u8]| {
+        let (mut node, peer) = engine_with_config(config);
+        node.transport.pull_min_bytes = pull_min_bytes;
+        node.engine.try_send_at_once(peer, None, None, message, &mut node.transport)
+    };
+    let any = untimed_config;
+    assert!(is_sent(any(), None, b"12345678") && !is_sent(any(), None, b"123456789"), "inline");
+    for config in [
+        || Config { eager_max_bytes: 4, ..untimed_config() },
+        || Config { message_max_bytes: 4, ..untimed_config() },
+    ] {
+        assert!(is_sent(config(), None, b"1234") && !is_sent(config(), None, b"12345"), "{:?}", config());
+    }
+    assert!(is_sent(any(), Some(5), b"1234") && !is_sent(any(), Some(5), b"12345"), "the peer pulls it");
+    assert!(!is_sent(Config { tx_depth_ops: 0, ..any() }, None, b"1"), "no operation may be outstanding");
+}
+
+#[test]
 fn posts_beyond_depth_or_message_limit_are_refused() {
     let (mut node, peer) = engine_with_peer();
     node.engine.config = Config { tx_depth_ops: 1, message_max_bytes: 4, ..untimed_config() };
