@@ -366,8 +366,8 @@ impl Initiator {
     /// Whether an operation that ends at post time can be reported at once. Otherwise completions wait for
     /// room, or keep an order.
     #[inline(always)]
-    pub(crate) fn can_report_at_once(&self) -> bool {
-        self.reports.can_report_at_once()
+    pub(crate) fn may_report_at_post_time(&self) -> bool {
+        self.reports.may_report_at_post_time()
     }
 
     /// Whether completions wait for room in the queue.

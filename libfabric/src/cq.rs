@@ -229,7 +229,7 @@ unsafe extern "C" fn signal(cq: *mut FidCq) -> c_int {
 
 /// # Safety
 ///
-/// `cq` is open, `buf` has room for `count` entries of its format, `src_addr` is null or has room
+/// `cq` is open, `buf` has room for `count` entries of type `E`, `src_addr` is null or has room
 /// for `count` addresses.
 // Always inlined: the caller of a function reads its result before the stores have left the store buffer.
 #[inline(always)]
@@ -260,7 +260,7 @@ unsafe fn read_entries<E: CqEntry>(
 
 /// # Safety
 ///
-/// `buf` has room for `count` entries, `src_addr` is null or has room for `count` addresses.
+/// `buf` has room for `count` entries of type `E`, `src_addr` is null or has room for `count` addresses.
 #[inline(always)]
 unsafe fn fill_entries<E: CqEntry>(
     cq: &CompletionQueue,

@@ -1,4 +1,4 @@
-//! Posts operations to the engine, and reports accesses that complete at post time.
+//! Posts operations to the engine, and reports operations that complete at post time.
 
 use homespun_engine::completion::{EndedOperation, WorkEnd};
 use homespun_engine::engine::{Attempt, Engine};
@@ -66,10 +66,12 @@ impl BoundObjects {
         let TransmitRequest { op, options, context } = request;
         let TransmitOptions { level, signalled, fence, .. } = *options;
         let TransmitOp::Send { source, tag, data } = op else { return false };
-        let may_end_at_once = level == Level::Inject && !fence && signalled != Signalled::Deferred;
-        let Some(message) = source.contiguous().filter(|_| may_end_at_once) else { return false };
-        if !engine.may_report_at_post_time() || !engine.try_send_at_once(to, *tag, *data, message, transport)
-        {
+        let ends_later = level != Level::Inject || fence || signalled == Signalled::Deferred;
+        if ends_later || !engine.may_report_at_post_time() {
+            return false;
+        }
+        let Some(message) = source.contiguous() else { return false };
+        if !engine.try_send_at_once(to, *tag, *data, message, transport) {
             return false;
         }
         if !self.bindings.counters.is_empty() {
@@ -131,8 +133,8 @@ impl BoundObjects {
     }
 
     /// Reports an operation that completed while it was posted, if it is signalled. If the queue has no room,
-    /// the engine reports the operation later. `end` takes the memory out of the operation, since a post that
-    /// was accepted must not keep it, and makes the completion in its place.
+    /// the engine reports the operation later. `end` makes the completion, and takes the memory out of the
+    /// operation: an accepted post must not keep it.
     #[inline(always)]
     fn report_at_post_time(
         &mut self,

@@ -31,7 +31,7 @@
 use std::sync::atomic::{Ordering, fence};
 
 use super::Engine;
-use crate::completion::{EndedOperation, Sink};
+use crate::completion::Sink;
 use crate::flags::{MrAccess, Order};
 use crate::limits::MAPPED_SWEEP_PASSES;
 use crate::link::{Link, MappedRegion};
@@ -115,7 +115,7 @@ impl Engine {
         fence: bool,
     ) -> Attempt {
         let is_made = local.len_bytes() as u64 <= self.config.message_max_bytes
-            && self.initiator.can_report_at_once()
+            && self.initiator.may_report_at_post_time()
             && self.outstanding_transmits() < self.config.tx_depth_ops;
         if !is_made {
             Attempt::NotMade
@@ -124,20 +124,6 @@ impl Engine {
         } else {
             Attempt::Declined
         }
-    }
-
-    /// Whether the caller may report an operation that ends at post time. If not, the completions of others
-    /// wait for room, or keep an order.
-    #[inline(always)]
-    pub fn may_report_at_post_time(&self) -> bool {
-        self.initiator.can_report_at_once()
-    }
-
-    /// Keeps the completion of an operation that has ended at post time until the sink has room for it.
-    #[cold]
-    pub fn report_end_at_post_time(&mut self, completion: EndedOperation, sink: &mut impl Sink) {
-        let (initiator, mut effects) = self.initiator_and_effects(sink);
-        initiator.report_success(completion, &mut effects);
     }
 
     /// Makes an access to mapped memory directly, if possible. Returns whether the access was made.

@@ -137,6 +137,20 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the caller may report an operation that ends at post time. It may not while earlier
+    /// completions wait for room, nor if completions keep an order.
+    #[inline(always)]
+    pub fn may_report_at_post_time(&self) -> bool {
+        self.initiator.may_report_at_post_time()
+    }
+
+    /// Keeps the completion of an operation that has ended at post time until the sink has room for it.
+    #[cold]
+    pub fn report_end_at_post_time(&mut self, completion: EndedOperation, sink: &mut impl Sink) {
+        let (initiator, mut effects) = self.initiator_and_effects(sink);
+        initiator.report_success(completion, &mut effects);
+    }
+
     /// Checks the length of an operation, and that one more operation may be outstanding.
     #[inline(always)]
     pub(super) fn check_length_and_depth(&self, len_bytes: u64) -> Result<(), Error> {

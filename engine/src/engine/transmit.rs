@@ -25,8 +25,8 @@ pub(super) enum Taken {
 impl Engine {
     /// Sends a small message that awaits no reply, if nothing holds it back. This is the shortest path of a
     /// message: the engine keeps nothing of it. Returns whether it was sent. If so, the caller counts the
-    /// message. If not, the caller posts it. A caller that also reports the message first asks
-    /// [`may_report_at_post_time`](Self::may_report_at_post_time).
+    /// message. If not, the caller posts it. Before this call, a caller that also reports the message
+    /// asks [`may_report_at_post_time`](Self::may_report_at_post_time).
     #[inline]
     pub fn try_send_at_once(
         &mut self,

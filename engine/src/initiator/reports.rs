@@ -141,7 +141,7 @@ impl Reports {
     /// Whether an operation that ends at post time can be reported at once. Otherwise completions wait for
     /// room, or keep an order.
     #[inline(always)]
-    pub(super) fn can_report_at_once(&self) -> bool {
+    pub(super) fn may_report_at_post_time(&self) -> bool {
         self.held.is_empty() && self.turns.is_none()
     }
 
