@@ -29,7 +29,6 @@ pub(crate) use self::triggered_works::THRESHOLD_MAX;
 use self::triggered_works::{TriggeredWorks, WorkCounter};
 use crate::clock::Clock;
 use crate::domain_id::DomainId;
-use crate::empty_polls;
 use crate::mutated;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wait::{Awaited, MutexCond, WaitError, WaitObject, WaitSet, WaitSetMember, Waiter};
@@ -437,7 +436,7 @@ impl CounterShared {
             self.driven_endpoints.count_empty_poll(&|| self.value.load(Ordering::Relaxed) != value);
         } else {
             self.last_read.store(value, Ordering::Relaxed);
-            empty_polls::end_wait();
+            self.driven_endpoints.end_wait();
         }
     }
 

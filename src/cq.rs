@@ -12,8 +12,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use homespun_engine::buffer::Buffer;
 use homespun_engine::errno::Errno;
 use homespun_engine::error::{Argument, Error, InUse, Misuse};
+use homespun_engine::flags::CompletionFlags;
 use homespun_engine::rejected::Rejected;
 
 pub use self::completion::{Completion, CompletionError, CqFormat, OperationKind};
@@ -29,7 +31,6 @@ use crate::clock::Clock;
 use crate::domain_id::DomainId;
 use crate::drive::Drive;
 use crate::driven::Driven;
-use crate::empty_polls;
 use crate::info::ResourceManagement;
 use crate::lock::{Lock, Locking};
 use crate::mutated;
@@ -44,15 +45,6 @@ pub const CQ_DEPTH_MAX_ENTRIES: usize = 1 << 24;
 
 /// After this many reads in a row that found an entry, the next read drives progress in any case.
 const IDLE_READS_MAX: u32 = 15;
-
-/// What a read of a queue does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReadKind {
-    /// Reads entries only.
-    EntriesOnly,
-    /// Also drives the endpoints.
-    WithProgress,
-}
 
 /// The attributes of a completion queue: `struct fi_cq_attr`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -350,8 +342,8 @@ impl CompletionQueue {
         Ok((count > 0).then_some(count))
     }
 
-    /// As [`read_each`](Self::read_each), but shows each completion to `look` in its place, and then drops
-    /// the completion. This saves moving it.
+    /// As [`read_each`](Self::read_each), but shows each completion to `look` in its place, with its number
+    /// in this read, and then drops the completion. This saves moving it.
     ///
     /// The queue is locked while `look` runs. So `look` must not use the queue, nor an endpoint that is
     /// bound to it: the call would never return.
@@ -363,42 +355,67 @@ impl CompletionQueue {
     pub fn look_at_each(
         &self,
         max: usize,
-        mut look: impl FnMut(&Completion, FabricAddress),
+        mut look: impl FnMut(usize, &Completion, FabricAddress),
+    ) -> Result<Option<usize>, ReadError> {
+        if self.shared.count_read_if_ring_suffices(max) {
+            let count = self.look_at_ring(0, max, &mut look);
+            if count > 0 {
+                self.shared.driven.end_wait();
+                return Ok(Some(count));
+            }
+        }
+        self.look_at_each_after_pass(max, look)
+    }
+
+    /// As [`look_at_each`](Self::look_at_each), for a read that may have to make passes first.
+    #[inline(always)]
+    fn look_at_each_after_pass(
+        &self,
+        max: usize,
+        mut look: impl FnMut(usize, &Completion, FabricAddress),
     ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
-        if !self.shared.progress_and_find_entry(&mut reader, max) {
+        if !self.shared.pass_and_find_entry(&mut reader, max) {
             return Ok(None);
         }
         let mut count = 0;
         if let Some((completion, source)) = &reader.taken {
             count = 1;
-            look(completion, *source);
+            look(0, completion, *source);
         }
         if self.shared.has_unread() && (count < max || max == 0) {
-            count += self.look_at_ring(max - count, &mut look);
+            count += self.look_at_ring(count, max, &mut look);
             if count == 0 {
-                return self.read_rest_from_ring(max, 0, |completion, source| look(&completion, source));
+                return self.read_rest_from_ring(max, 0, |completion, source| look(0, &completion, source));
             }
         }
         Ok((count > 0).then_some(count))
     }
 
-    /// Shows up to `max` completions of the ring to `look`, and removes them. Stops before the entry of a
-    /// failed operation. Returns the number of completions.
+    /// Shows completions of the ring to `look`, and removes them, until the read has `max`. It has `found`
+    /// before. Stops before the entry of a failed operation. Returns the number of completions shown.
     #[inline(always)]
-    fn look_at_ring(&self, max: usize, look: &mut impl FnMut(&Completion, FabricAddress)) -> usize {
-        let mut ring = self.shared.lock_ring();
+    fn look_at_ring(
+        &self,
+        found: usize,
+        max: usize,
+        look: &mut impl FnMut(usize, &Completion, FabricAddress),
+    ) -> usize {
+        let mut ring = self.shared.ring.lock();
         let was_full = !ring.has_room();
-        let mut count = 0;
-        while count < max && ring.drop_front_if_completed(&mut *look) {
+        let mut count = found;
+        while count < max
+            && ring.drop_front_if_completed(|completion, source| look(count, completion, source))
+        {
             count += 1;
         }
+        self.shared.note_unread(&ring);
         drop(ring);
         if was_full {
             // As in `read_rest_from_ring`.
             self.shared.wake_sleepers();
         }
-        count
+        count - found
     }
 
     /// Reads the rest of a read from the ring. The read has already found `count` entries.
@@ -519,6 +536,37 @@ impl CqShared {
         RingGuard::new(self.ring.lock(), self)
     }
 
+    /// Appends the completion of a send that ended while it was posted. If there is no room, returns the
+    /// buffer.
+    #[inline(always)]
+    pub(crate) fn try_push_send(
+        &self,
+        context: u64,
+        flags: CompletionFlags,
+        buffer: Buffer,
+    ) -> Result<(), Buffer> {
+        let mut ring = self.ring.lock();
+        if !ring.has_room() {
+            return Err(buffer);
+        }
+        ring.push_send(context, flags, self.format, buffer);
+        self.note_unread(&ring);
+        Ok(())
+    }
+
+    /// Stores how many entries are unread, for readers without the lock, and wakes the sleepers if there are
+    /// any. The caller is about to unlock the ring.
+    #[inline(always)]
+    fn note_unread(&self, ring: &Ring) {
+        let unread = ring.unread_entries();
+        self.unread.store(unread, Ordering::Release);
+        if unread > 0
+            && let Some(waiter) = self.waiter()
+        {
+            waiter.ring();
+        }
+    }
+
     /// Returns the waiter, if the queue has a wait object.
     #[inline]
     pub(crate) fn waiter(&self) -> Option<&Waiter> {
@@ -579,12 +627,19 @@ impl CqShared {
     /// entry or an overrun. If not, the thread may have given its core away for a while.
     #[inline(always)]
     fn progress_and_find_entry(&self, reader: &mut Reader<'_>, max: usize) -> bool {
+        if self.count_read_if_ring_suffices(max) {
+            self.driven.end_wait();
+            return true;
+        }
+        self.pass_and_find_entry(reader, max)
+    }
+
+    /// As [`progress_and_find_entry`](Self::progress_and_find_entry), for a read that drives progress.
+    #[inline(always)]
+    fn pass_and_find_entry(&self, reader: &mut Reader<'_>, max: usize) -> bool {
         self.wake_sleepers();
-        let is_due = match max {
-            0 => !mutated!("fi_cq/read-zero-drives-progress"),
-            _ => self.count_read_and_choose_kind(max) == ReadKind::WithProgress,
-        };
-        if is_due {
+        self.idle_reads.store(0, Ordering::Relaxed);
+        if max > 0 || !mutated!("fi_cq/read-zero-drives-progress") {
             self.driven.progress(reader);
         }
         if mutated!("fi_cq/count-limits-entries") && (1..self.unread.load(Ordering::Acquire)).contains(&max) {
@@ -592,23 +647,26 @@ impl CqShared {
         }
         let is_found = reader.taken.is_some() || self.has_unread();
         if is_found {
-            empty_polls::end_wait();
+            self.driven.end_wait();
         } else {
-            empty_polls::count_empty_poll(&self.driven, &|| self.has_unread());
+            self.driven.count_empty_poll(&|| self.has_unread());
         }
         is_found
     }
 
-    /// Counts a read of up to `max` entries, and decides whether it drives progress: if the queue holds
-    /// fewer entries, or after [`IDLE_READS_MAX`] reads in a row that found enough. Without the second rule,
-    /// an application that always finds enough entries would never drive progress.
-    #[inline]
-    fn count_read_and_choose_kind(&self, max: usize) -> ReadKind {
+    /// Whether the ring has as many entries as a read asks for, and the read need not drive progress. Then the
+    /// read is counted. After [`IDLE_READS_MAX`] such reads in a row, the next one drives progress: otherwise an
+    /// application that always finds enough entries would never drive it.
+    #[inline(always)]
+    fn count_read_if_ring_suffices(&self, max: usize) -> bool {
         // Concurrent readers lose counts; the number need not be exact.
         let idle_reads = self.idle_reads.load(Ordering::Relaxed);
-        let is_due = self.unread.load(Ordering::Acquire) < max || idle_reads >= IDLE_READS_MAX;
-        self.idle_reads.store(if is_due { 0 } else { idle_reads + 1 }, Ordering::Relaxed);
-        if is_due { ReadKind::WithProgress } else { ReadKind::EntriesOnly }
+        let suffices = self.unread.load(Ordering::Acquire) >= max && idle_reads < IDLE_READS_MAX && max > 0;
+        if suffices {
+            self.idle_reads.store(idle_reads + 1, Ordering::Relaxed);
+            self.wake_sleepers();
+        }
+        suffices
     }
 
     #[cfg(test)]

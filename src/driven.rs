@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 
 use crate::cq::Reader;
 use crate::drive::Drive;
+use crate::empty_polls::EmptyPolls;
 use crate::wait::EpollSet;
 
 /// The endpoints that one queue or one counter drives. Usually there is only one, which a poll finds
@@ -20,6 +21,7 @@ pub(crate) struct Driven {
     first: OnceLock<Arc<dyn Drive>>,
     others: RwLock<Vec<Arc<dyn Drive>>>,
     has_others: AtomicBool,
+    empty_polls: EmptyPolls,
 }
 
 impl Driven {
@@ -58,6 +60,19 @@ impl Driven {
     #[inline(always)]
     pub(crate) fn progress(&self, reader: &mut Reader<'_>) {
         self.for_each(|endpoint| endpoint.progress(reader));
+    }
+
+    /// Records that a poll has found something.
+    #[inline(always)]
+    pub(crate) fn end_wait(&self) {
+        self.empty_polls.end_wait();
+    }
+
+    /// Counts a poll that has found nothing, and gives the core away if that helps. `is_ready` tells whether
+    /// a poll would find something without a pass. The caller holds no lock.
+    #[inline(always)]
+    pub(crate) fn count_empty_poll(&self, is_ready: &dyn Fn() -> bool) {
+        self.empty_polls.count(self, is_ready);
     }
 
     /// Makes progress at all endpoints. All completions go to the rings of their queues, none to the

@@ -19,7 +19,7 @@ mod company;
 
 use std::cell::Cell;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,9 +57,34 @@ thread_local! {
     static POLLS: ThreadPolls = const { ThreadPolls::new() };
 }
 
-/// The polls of a thread since it last found something in any queue or counter.
+/// The polls in a row that found nothing in a queue or a counter. Kept there, since it takes time to find what
+/// belongs to the thread. Threads that share a queue lose counts; the number need not be exact.
+#[derive(Default)]
+pub(crate) struct EmptyPolls(AtomicU32);
+
+impl EmptyPolls {
+    /// See [`Driven::end_wait`].
+    #[inline(always)]
+    pub(crate) fn end_wait(&self) {
+        self.0.store(0, Ordering::Relaxed);
+        POLLS.with(|polls| polls.clock_reads.set(0));
+    }
+
+    /// See [`Driven::count_empty_poll`].
+    #[inline(always)]
+    pub(crate) fn count(&self, endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
+        let empty = self.0.load(Ordering::Relaxed).wrapping_add(1);
+        self.0.store(empty, Ordering::Relaxed);
+        if empty.is_multiple_of(POLLS_PER_CLOCK_READ) {
+            POLLS.with(|polls| polls.look_or_begin_wait(endpoints, is_ready));
+        }
+    }
+}
+
+/// The waits of a thread.
 struct ThreadPolls {
-    empty: Cell<u32>,
+    /// How often the clock was read since the thread last found something in any queue or counter.
+    clock_reads: Cell<u32>,
     /// When the wait has begun.
     since_ns: Cell<u64>,
     /// When the thread last looked for a peer on its core, or has begun to wait.
@@ -68,47 +93,21 @@ struct ThreadPolls {
     read_at_ns: Cell<u64>,
     /// Before this time the thread does not try to sleep.
     awake_until_ns: Cell<u64>,
-    /// The address of the endpoints that the last poll has driven. It only tells them from others.
+    /// The address of the endpoints that were driven when the clock was last read. It only tells them from
+    /// others.
     polled: Cell<usize>,
-    /// Whether other endpoints were polled since the clock was last read.
-    has_polled_others: Cell<bool>,
     company: Company,
-}
-
-/// Records that a poll of this thread has found something.
-#[inline(always)]
-pub(crate) fn end_wait() {
-    POLLS.with(|polls| polls.empty.set(0));
-}
-
-/// Counts a poll that has found nothing, and gives the core away if that helps. `endpoints` are those that
-/// the poll has driven. `is_ready` tells whether a poll would find something without a pass. The caller holds
-/// no lock.
-#[inline(always)]
-pub(crate) fn count_empty_poll(endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
-    POLLS.with(|polls| {
-        let empty = polls.empty.get().wrapping_add(1);
-        polls.empty.set(empty);
-        let polled = (&raw const *endpoints).addr();
-        if polls.polled.replace(polled) != polled {
-            polls.has_polled_others.set(true);
-        }
-        if empty.is_multiple_of(POLLS_PER_CLOCK_READ) {
-            polls.look_or_begin_wait(endpoints, is_ready);
-        }
-    });
 }
 
 impl ThreadPolls {
     const fn new() -> ThreadPolls {
         ThreadPolls {
-            empty: Cell::new(0),
+            clock_reads: Cell::new(0),
             since_ns: Cell::new(0),
             looked_at_ns: Cell::new(0),
             read_at_ns: Cell::new(0),
             awake_until_ns: Cell::new(0),
             polled: Cell::new(0),
-            has_polled_others: Cell::new(false),
             company: Company::new(),
         }
     }
@@ -116,8 +115,11 @@ impl ThreadPolls {
     #[cold]
     #[inline(never)]
     fn look_or_begin_wait(&self, endpoints: &Driven, is_ready: &dyn Fn() -> bool) {
-        let has_polled_others = self.has_polled_others.replace(false);
-        if self.empty.get() == POLLS_PER_CLOCK_READ {
+        let polled = (&raw const *endpoints).addr();
+        let has_polled_others = self.polled.replace(polled) != polled;
+        let clock_reads = self.clock_reads.get().wrapping_add(1);
+        self.clock_reads.set(clock_reads);
+        if clock_reads == 1 {
             let now_ns = read_clock_ns();
             for begin in [&self.since_ns, &self.looked_at_ns, &self.read_at_ns] {
                 begin.set(now_ns);
@@ -248,7 +250,7 @@ mod tests {
     }
 
     fn poll_in_vain(endpoints: &Driven, polls: u32) {
-        (0..polls).for_each(|_| count_empty_poll(endpoints, &|| false));
+        (0..polls).for_each(|_| endpoints.count_empty_poll(&|| false));
     }
 
     #[test]
@@ -257,11 +259,11 @@ mod tests {
         let endpoints = Driven::default();
         endpoints.add(looks.clone());
         let count = || looks.0.load(Ordering::Relaxed);
-        end_wait();
+        endpoints.end_wait();
         for _ in 0..10 {
             poll_in_vain(&endpoints, 2 * POLLS_PER_CLOCK_READ - 1);
             thread::sleep(Duration::from_nanos(2 * LOOK_AFTER_NS));
-            end_wait();
+            endpoints.end_wait();
         }
         assert_eq!(count(), 0, "the clock was read only once in each wait");
         for look in 1..=3 {
@@ -269,7 +271,7 @@ mod tests {
             thread::sleep(Duration::from_nanos(2 * LOOK_AFTER_NS));
             poll_in_vain(&endpoints, POLLS_PER_CLOCK_READ);
             assert_eq!(count(), look);
-            end_wait();
+            endpoints.end_wait();
         }
     }
 

@@ -29,7 +29,6 @@ pub use self::atomic::{AtomicMsg, AtomicTarget, CompareAtomicMsg, FetchAtomicMsg
 pub(crate) use self::connecting::EndpointOrigin;
 pub use self::flush::FlushMsg;
 pub use self::rma::{ReadMsg, WriteMsg};
-pub use self::send::SendMsg;
 use self::setup::{Service, ServiceFlags, Setup};
 use crate::domain;
 use crate::domain_id::DomainId;
@@ -41,6 +40,7 @@ use crate::op_flags::{
     RECEIVE_DEFAULT_FLAGS, TRANSMIT_DEFAULT_FLAGS, check_default_flags, check_trigger_flag, without_commit,
 };
 pub use crate::receives::RecvMsg;
+pub use crate::send_msg::SendMsg;
 use crate::works::domain::WorkDomain;
 
 /// Sends and receives messages: a reliable endpoint, unconnected (`FI_EP_RDM`) or connected (`FI_EP_MSG`).

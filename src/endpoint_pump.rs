@@ -4,10 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use homespun_engine::address::Address;
+use homespun_engine::buffer::Destination;
 use homespun_engine::connection::{RequestId, Requester};
 use homespun_engine::engine::Config;
 use homespun_engine::error::Error;
+use homespun_engine::operation::Signalled;
 use homespun_engine::region::Regions;
 use homespun_engine::remote_memory::RemoteMemory;
 use homespun_engine::shared_receiver::MemberId;
@@ -19,7 +22,9 @@ use crate::doorbell::Doorbell;
 use crate::drive::Drive;
 use crate::eq::Reporter;
 use crate::poster::Poster;
+use crate::send_msg::SendMsg;
 use crate::shared_receive_context::ReceiveContext;
+use crate::tag::TagMatch;
 use crate::works::queue::WorkQueue;
 
 /// A pump, as its endpoint sees it.
@@ -33,15 +38,26 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     );
-    /// Sends a small message if that is possible at once. Returns whether the message was sent. If not, the
-    /// caller posts the message.
-    fn try_inject(
+    /// Sends a small message by the send lane, if nothing holds it back. Returns whether the message was sent.
+    /// If not, nothing has changed, and the caller posts the message. The lane ignores the flags: the caller
+    /// has found that they allow it. If `owned` is given, it is the message; the completion hands it back.
+    fn try_send_at_once(
         &self,
-        to: FabricAddress,
-        tag: Option<u64>,
-        data: Option<u64>,
-        message: &[u8],
-    ) -> Result<bool, Error>;
+        send: &SendMsg<&[u8]>,
+        signalled: Signalled,
+        owned: Option<&mut Bytes>,
+    ) -> bool;
+    /// Posts a receive of one message by the receive lane, if it has to wait for its message and nothing else
+    /// is to be done. Returns whether it was posted. If so, the memory was taken. If not, nothing has changed,
+    /// and the caller posts the receive.
+    fn try_post_waiting_receive(
+        &self,
+        from: FabricAddress,
+        tagged: Option<&TagMatch>,
+        context: u64,
+        signalled: Signalled,
+        destination: &mut Destination,
+    ) -> bool;
     /// Writes or sends a few bytes to a region if that is possible at once. Returns whether it was. If not,
     /// the caller posts a write.
     fn try_inject_write(

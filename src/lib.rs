@@ -45,6 +45,7 @@ pub mod region;
 mod region_keys;
 mod resolve;
 mod send_buffer;
+mod send_msg;
 mod shared_receive_context;
 mod shared_transmit_context;
 #[expect(unsafe_code, reason = "sets of signals are memory of the C library's making; see signals.rs")]
@@ -72,6 +73,7 @@ pub use homespun_engine::error;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
 pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, InfoFlags, OpFlags};
 #[doc(hidden)]
+pub(crate) use homespun_engine::mutants::is_any_planted;
 pub use homespun_engine::mutated;
 pub use homespun_engine::operation::FlushKind;
 pub use homespun_engine::rejected::Rejected;

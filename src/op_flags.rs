@@ -11,8 +11,8 @@ use homespun_engine::operation::{
     FlushKind, Level, PeekAction, RmaLocal, Signalled, TransmitOp, TransmitOptions,
 };
 
-use crate::mutated;
 use crate::post::ReceiveKind;
+use crate::{is_any_planted, mutated};
 
 /// The flags of all transmit operations.
 const TRANSMIT_FLAGS: OpFlags =
@@ -109,6 +109,20 @@ pub(crate) fn options_from_flags(
             || mutated!("fi_cq/inject-level-is-not-inject-call") && flags.contains(OpFlags::INJECT_COMPLETE),
         fence: flags.contains(OpFlags::FENCE),
     })
+}
+
+/// Whether a send with these flags may take the send lane: it awaits no reply of the peer, and no flag asks
+/// for more than a completion.
+#[inline(always)]
+pub(crate) fn may_send_at_once(flags: OpFlags, default: OpFlags) -> bool {
+    const PLAIN: OpFlags = OpFlags::COMPLETION.union(OpFlags::INJECT_COMPLETE);
+    (flags | default).bits() & !PLAIN.bits() == 0 && !is_any_planted()
+}
+
+/// Whether a receive with these flags may take the receive lane: no flag asks for more than a completion.
+#[inline(always)]
+pub(crate) fn may_wait_in_lane(flags: OpFlags) -> bool {
+    (flags - OpFlags::COMPLETION).is_empty() && !is_any_planted()
 }
 
 /// Returns whether the completion queue gets an entry if an operation with these flags succeeds.

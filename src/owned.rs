@@ -10,6 +10,12 @@ pub(crate) trait Owned: Sized {
     /// The engine's form of the memory.
     type Lent;
 
+    /// Returns the memory if it is one buffer to send.
+    #[inline(always)]
+    fn as_single_bytes(&mut self) -> Option<&mut Bytes> {
+        None
+    }
+
     /// Hands the memory to the engine.
     fn lend(self) -> Result<Self::Lent, Rejected<Self>>;
 
@@ -22,6 +28,11 @@ pub(crate) trait Owned: Sized {
 
 impl Owned for Bytes {
     type Lent = Source;
+
+    #[inline(always)]
+    fn as_single_bytes(&mut self) -> Option<&mut Bytes> {
+        Some(self)
+    }
 
     fn lend(self) -> Result<Source, Rejected<Bytes>> {
         Ok(Source::owned(self))

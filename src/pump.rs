@@ -10,6 +10,7 @@ mod duties;
 mod posting;
 mod queues;
 mod receive_context;
+mod send_lane;
 #[cfg(feature = "simulator")]
 mod simulated;
 mod sleepers;
@@ -20,13 +21,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use homespun_engine::address::Address;
 use homespun_engine::buffer::{Destination, SegmentMut};
 use homespun_engine::completion::{EndedOperation, FailedOperation};
 use homespun_engine::engine::{Config, Engine, InjectedWrite};
 use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::flags::CounterEvents;
-use homespun_engine::operation::{PeekAction, PeekRequest, ReceiveRequest};
+use homespun_engine::matching::Criteria;
+use homespun_engine::operation::{PeekAction, PeekRequest, ReceiveRequest, Signalled};
 use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
@@ -48,7 +51,9 @@ use crate::pump::backoff::Backoff;
 use crate::pump::duties::{Duties, Purpose};
 use crate::pump::queues::{NullSink, Queues, WithoutReader};
 use crate::pump::timekeeper::Timekeeper;
+use crate::send_msg::SendMsg;
 use crate::shared_receive_context::ReceiveContext;
+use crate::tag::TagMatch;
 use crate::wait::EpollSet;
 use crate::works::queue::WorkQueue;
 
@@ -84,6 +89,8 @@ struct State<T> {
     /// The number of polls by the application since the progress thread last visited or a reader last
     /// blocked.
     polls: u32,
+    /// Whether a pass has nothing to do but to receive. Each use of the engine ends this, except by the lanes.
+    is_quiet: bool,
 }
 
 impl<T: Transport> State<T> {
@@ -226,6 +233,7 @@ impl<T: Transport> Pump<T> {
                 receive_context: None,
                 duties: Duties::empty(),
                 polls: 0,
+                is_quiet: false,
             })),
             closing: locking.new_lock(None),
             works: OnceLock::new(),
@@ -444,24 +452,39 @@ impl<T: Transport> EndpointPump for Pump<T> {
         (bindings.transmit_cq, bindings.receive_cq, bindings.counters) = (transmit_cq, receive_cq, counters);
     }
 
-    fn try_inject(
+    fn try_send_at_once(
         &self,
-        to: FabricAddress,
-        tag: Option<u64>,
-        data: Option<u64>,
-        message: &[u8],
-    ) -> Result<bool, Error> {
+        send: &SendMsg<&[u8]>,
+        signalled: Signalled,
+        owned: Option<&mut Bytes>,
+    ) -> bool {
         let mut endpoint = self.lock_for_call();
-        let (engine, transport, bound) = endpoint.enabled_parts()?;
-        let to = bound.peer_cache.peer_of_address(to, &bound.bindings.av, engine)?;
-        let is_sent = engine.try_send_at_once(to, tag, data, message, transport);
-        if is_sent {
-            if !bound.bindings.counters.is_empty() {
-                bound.bindings.counters.count_success(CounterEvents::SEND);
-            }
-            transport.hand_over();
-        }
-        Ok(is_sent)
+        let Some(State { engine, transport, bound: Some(bound), is_quiet, .. }) = &mut *endpoint.guard else {
+            return false;
+        };
+        bound.try_send_at_once(send, signalled, owned, engine, transport, is_quiet)
+    }
+
+    fn try_post_waiting_receive(
+        &self,
+        from: FabricAddress,
+        tagged: Option<&TagMatch>,
+        context: u64,
+        signalled: Signalled,
+        destination: &mut Destination,
+    ) -> bool {
+        let mut endpoint = self.lock_for_call();
+        let Some(State { engine, bound: Some(bound), .. }) = &mut *endpoint.guard else { return false };
+        let source = match from {
+            FabricAddress::UNSPECIFIED => None,
+            from => match bound.peer_cache.cached_peer(from, &bound.bindings.av) {
+                None => return false,
+                cached => cached,
+            },
+        };
+        let TagMatch { tag, ignore } = tagged.copied().unwrap_or(TagMatch { tag: 0, ignore: u64::MAX });
+        let criteria = Criteria { source, tag, ignore };
+        engine.try_post_waiting_receive(tagged.is_some(), criteria, context, signalled, destination)
     }
 
     fn try_inject_write(
@@ -579,8 +602,18 @@ impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
         let Some(mut guard) = lock_for_poll(&self.state) else { return };
         let Some(state) = guard.as_mut() else { return };
-        let State { engine, transport, bound: Some(bound), timekeeper, .. } = state else { return };
+        let State { engine, transport, bound: Some(bound), timekeeper, is_quiet, .. } = state else { return };
         reader.allow_hand_over_if_ring_empty();
+        if *is_quiet {
+            let budget_frames = reader.budget_frames();
+            let mut queues = bound.queues_for_reader(reader);
+            let mut arrivals = engine.arrivals(&mut queues);
+            if transport.receive_at_once(budget_frames, &mut arrivals).is_some() {
+                *is_quiet = !arrivals.needs_pass();
+                state.polls = state.polls.wrapping_add(1);
+                return;
+            }
+        }
         {
             let mut queues = bound.queues_for_reader(reader);
             engine.deliver_held(&mut queues);
@@ -593,6 +626,7 @@ impl<T: Transport> Drive for Pump<T> {
             // The queues are dropped in place here: a call of `drop` would move them.
         }
         state.polls = state.polls.wrapping_add(1);
+        state.is_quiet = state.duties.is_empty() && state.engine.is_quiet();
         if !state.duties.is_empty() {
             self.run_duties(&mut guard, Purpose::Poll);
         }

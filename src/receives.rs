@@ -1,6 +1,6 @@
 //! Prepares receives, and posts them to an endpoint or to a shared receive context.
 
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 
 use bytes::BytesMut;
 use homespun_engine::buffer::{Buffer, Destination, SegmentMut};
@@ -210,6 +210,13 @@ pub(crate) trait ReceivePoster {
     /// Returns the free bytes below which a multi-receive buffer is released.
     fn multi_receive_min_bytes(&self) -> usize;
 
+    /// Posts a receive of one message by the receive lane, if its flags allow that and it has to wait for its
+    /// message. Returns whether it was posted. If so, the memory was taken. If not, nothing has changed.
+    #[inline(always)]
+    fn try_post_waiting<B>(&self, _receive: &RecvMsg<B>, _destination: &mut Destination) -> bool {
+        false
+    }
+
     /// Posts a receive with these flags. If it is refused, the memory stays in the post.
     fn submit_receive(&self, post: &mut ReceivePost, flags: OpFlags) -> Result<(), Error>;
 
@@ -220,6 +227,27 @@ pub(crate) trait ReceivePoster {
     /// As [`Endpoint::post_receive`](crate::Endpoint::post_receive).
     #[inline(always)]
     unsafe fn post_raw_receive(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
+        if let [_] = receive.buffers {
+            // SAFETY: the caller promises what the function requires. The engine keeps its promise as below.
+            let mut destination = unsafe { Destination::raw_allowing_null(receive.buffers)? };
+            let is_posted = self.try_post_waiting(receive, &mut destination);
+            // Memory of the caller needs no drop.
+            mem::forget(destination);
+            if is_posted {
+                return Ok(());
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.post_raw_receive_in_general(receive) }
+    }
+
+    /// As [`post_raw_receive`](Self::post_raw_receive), for a receive that the lane does not take.
+    ///
+    /// # Safety
+    ///
+    /// As [`Endpoint::post_receive`](crate::Endpoint::post_receive).
+    #[inline(never)]
+    unsafe fn post_raw_receive_in_general(&self, receive: &RecvMsg<&[SegmentMut]>) -> Result<(), Error> {
         let RecvMsg { buffers, from, tagged, context, flags } = *receive;
         let kind = self.receive_kind(tagged.is_some(), flags)?;
         let destination = if kind.fills_memory() {

@@ -12,11 +12,13 @@ mod injected_writes;
 mod links;
 mod peer_sweep;
 mod posting;
+mod receive_lane;
 mod receive_side;
 mod rendezvous;
 mod replaced_links;
 mod replies;
 mod rma;
+mod send_lane;
 #[cfg(test)]
 mod tests;
 mod timers;

@@ -108,6 +108,18 @@ impl<R: Copy + Eq, U: Copy + Eq> Matching<R, U> {
         self.posted.take_earliest(&Envelope { source, tag })
     }
 
+    /// Returns the earliest posted receive of all, if it accepts a message with this sender and tag.
+    #[inline(always)]
+    pub(crate) fn first_posted_if_accepts(&self, source: PeerId, tag: u64) -> Option<R> {
+        self.posted.front_if_matches(&Envelope { source, tag })
+    }
+
+    /// Removes the earliest posted receive.
+    #[inline(always)]
+    pub(crate) fn take_first_posted(&mut self) {
+        self.posted.take_at(0);
+    }
+
     /// Like [`take_posted`](Self::take_posted), but the receive stays posted.
     #[inline]
     pub fn peek_posted(&mut self, source: PeerId, tag: u64) -> Option<R> {

@@ -22,6 +22,24 @@ pub fn is_planted(clause: &str) -> bool {
     PLANTED.as_deref() == Some(clause)
 }
 
+/// Whether the environment names a clause. Then no message takes a lane: a lane breaks no clause.
+#[cfg(feature = "mutants")]
+#[must_use]
+pub fn is_any_planted() -> bool {
+    use std::sync::LazyLock;
+
+    static PLANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("HOMESPUN_MUTANT").is_some());
+    *PLANTED
+}
+
+/// Whether the environment names a clause. It can name none.
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+#[must_use]
+pub const fn is_any_planted() -> bool {
+    false
+}
+
 /// Whether the environment names this clause. It can name none.
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]

@@ -53,7 +53,7 @@ pub(crate) use self::effects::{EndedWork, ReceiverEffects, UnrecordedEnd};
 pub(crate) use self::granting::HeldCredit;
 use self::leftovers::Leftovers;
 use self::links::{Arriving, ReceiverLink, ReceiverLinks};
-pub(crate) use self::messages::LentBuffer;
+pub(crate) use self::messages::{EndedAtOnce, LentBuffer};
 use self::multi_receive::{MemberMessages, MultiReceives};
 use self::payload_destination::PayloadDestination;
 use self::peek_horizon::PeekHorizon;
@@ -69,7 +69,9 @@ use crate::limits::DEFERRED_STEP_MAX_FETCHES;
 use crate::link_fault::TryBox;
 use crate::matching::{Criteria, Matching};
 use crate::mutated;
-use crate::operation::{CancelKey, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, UnexpectedId};
+use crate::operation::{
+    CancelKey, FetchId, Receive, ReceiveId, ReceiveRequest, ReceiveRole, Signalled, UnexpectedId,
+};
 use crate::peer_id::PeerId;
 use crate::protocol_violation::ProtocolViolation;
 use crate::reassembly::Reassembly;
@@ -287,6 +289,30 @@ impl Receiver {
             }
         }
         Ok(PostedReceive::Waiting)
+    }
+
+    /// Posts a receive, if it has to wait for its message. Returns whether it was posted: not if it may find
+    /// a message, or is refused, or must end. If it was posted, its destination was taken.
+    #[inline(always)]
+    pub(crate) fn try_post_waiting(
+        &mut self,
+        tagged: bool,
+        criteria: Criteria,
+        context: u64,
+        signalled: Signalled,
+        destination: &mut Destination,
+    ) -> bool {
+        let is_full = self.outstanding_receives() >= self.depth_ops;
+        let matching = if tagged { &mut self.tagged } else { &mut self.untagged };
+        let keeps_aside = self.multi_receives.keeps_untagged && !tagged;
+        if is_full || keeps_aside || self.end_error.is_some() || matching.unexpected_len() > 0 {
+            return false;
+        }
+        let destination = mem::take(destination);
+        let role = ReceiveRole::Single;
+        let id = self.receives.insert(Receive { destination, tagged, context, signalled, role });
+        matching.add_posted(criteria, id);
+        true
     }
 
     /// Cancels one posted receive or multi-receive buffer with this key: the oldest untagged one

@@ -19,7 +19,7 @@ use crate::address::{Address, AddressFormat};
 use crate::errno::Errno;
 use crate::limits::{IOV_LIMIT, REMOTE_MAX_BYTES};
 use crate::wire::hello::VERSION;
-use crate::wire::{Header, WireError};
+use crate::wire::{Header, Message, WireError};
 
 /// One connection between two endpoints, numbered by the transport that owns it.
 ///
@@ -387,6 +387,23 @@ pub trait Transport: Send + 'static {
     /// [`Full`], in the cases of [`Sent::Full`].
     fn send_inline(&mut self, link: LinkId, header: &Header, payload: &[u8]) -> Result<(), Full>;
 
+    /// Sends a small message, and hands it over: [`send_inline`](Self::send_inline), then
+    /// [`hand_over`](Self::hand_over). Returns whether the message was sent. If not, nothing has changed, and
+    /// the caller takes the general way: the link has no room or is not up, the peer should
+    /// [pull](Self::pull) so long a payload, or other frames must be handed over, too.
+    ///
+    /// Most messages of most programs take this way. A transport may have a shorter one than the default.
+    #[inline]
+    fn send_at_once(&mut self, link: LinkId, message: &Message, payload: &[u8]) -> bool {
+        let LinkCaps { inline_max_bytes, pull_min_bytes } = self.caps(link);
+        let is_small = payload.len() <= inline_max_bytes && payload.len() < pull_min_bytes;
+        let is_sent = is_small && self.send_inline(link, &Header::Message(*message), payload).is_ok();
+        if is_sent {
+            self.hand_over();
+        }
+        is_sent
+    }
+
     /// Sends a frame of any size. The total length of the slices is the length that the header
     /// states. Slices may be empty.
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent;
@@ -449,6 +466,14 @@ pub trait Transport: Send + 'static {
     /// all. Returns the number of reported frames, pieces of unfinished frames, link events and
     /// writable links; 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
+
+    /// A short [`receive`](Self::receive): reports up to about `budget_frames` frames of links that are
+    /// likely to have some, and looks for nothing else. Returns their number, or `None` if the caller must
+    /// call `receive` instead. The transport returns `None` so often that nothing else waits for long.
+    fn receive_at_once(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> Option<u32> {
+        let _ = (budget_frames, receiver);
+        None
+    }
 
     /// Whether [`receive`](Self::receive) reports every link that takes frames again after [`Sent::Full`] or
     /// [`Sent::Partial`], by [`FrameHandler::link_writable`]. If so, the caller tries again only after this
@@ -517,6 +542,12 @@ pub trait Transport: Send + 'static {
 pub trait FrameHandler {
     /// Handles a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
+
+    /// As [`frame`](Self::frame), for a message. Most frames of most programs are messages.
+    #[inline(always)]
+    fn message(&mut self, link: LinkId, message: &Message, payload: &[u8]) {
+        self.frame(link, &Header::Message(*message), payload);
+    }
 
     /// Handles the header of a frame. At least one byte of payload follows.
     fn frame_begun(&mut self, link: LinkId, header: &Header);

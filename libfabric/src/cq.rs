@@ -270,8 +270,7 @@ unsafe fn fill_entries<E: CqEntry>(
     patience: Option<BlockingRead>,
 ) -> Result<Option<usize>, ReadError> {
     let entries: *mut E = buf.cast();
-    let mut index = 0;
-    let mut copy = |completion: &Completion, source: FabricAddress| {
+    let copy = |index: usize, completion: &Completion, source: FabricAddress| {
         // SAFETY: the queue shows at most `count` completions. Both arrays have room for `count`.
         unsafe {
             entries.add(index).write(E::from(completion));
@@ -279,12 +278,15 @@ unsafe fn fill_entries<E: CqEntry>(
                 src_addr.add(index).write(source.0);
             }
         }
-        index += 1;
     };
     match patience {
         None => cq.look_at_each(count, copy),
         Some(BlockingRead { threshold_entries, timeout }) => {
-            cq.sread_each(count, threshold_entries, timeout, |completion, source| copy(&completion, source))
+            let mut index = 0;
+            cq.sread_each(count, threshold_entries, timeout, |completion, source| {
+                copy(index, &completion, source);
+                index += 1;
+            })
         }
     }
 }

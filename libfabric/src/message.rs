@@ -1,5 +1,7 @@
 //! `fi_msg(3)`, and the functions that untagged and tagged messages share.
 
+use std::slice;
+
 use homespun::endpoint::{RecvMsg, SendMsg};
 use homespun::flags::OpFlags;
 use homespun::mutated;
@@ -89,15 +91,22 @@ pub(crate) unsafe fn post_send(
 ) -> Result<(), Failure> {
     let (to, context, flags) =
         (FabricAddress(to), context_number(ctx), flags_or_default(flags, endpoint.uncommitted_op_flags()));
-    let buffers = buffers.as_ref();
-    // Made anew for a refused send, so that the first one need not lie in memory.
-    let make_send = move || SendMsg { buffers, to, tag: tag.map(Tag), data, context, flags };
+    let (buffers, tag) = (buffers.as_ref(), tag.map(Tag));
     // SAFETY: the caller keeps the same conditions.
     unsafe {
-        endpoint.post_send(&make_send()).or_else(move |error| {
-            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, move || {
-                Operation::Send(make_send())
-            })
+        if let [one] = buffers
+            && let Some(buffers) = one.bytes()
+        {
+            let send = SendMsg { buffers, to, tag, data, context, flags };
+            return endpoint.post_send_of_one_piece(&send).or_else(|error| {
+                let buffers = slice::from_ref(one);
+                let again = move || Operation::Send(SendMsg { buffers, to, tag, data, context, flags });
+                triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, again)
+            });
+        }
+        let send = SendMsg { buffers, to, tag, data, context, flags };
+        endpoint.post_send(&send).or_else(|error| {
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Send(send))
         })
     }
 }
@@ -119,14 +128,11 @@ pub(crate) unsafe fn post_receive(
     let (context, flags) = (context_number(ctx), flags_or_default(flags, endpoint.rx_op_flags()));
     let from = receive_source(from, endpoint.info().caps);
     let buffers = buffers.as_ref();
-    // As in `post_send`.
-    let make_receive = move || RecvMsg { buffers, from, tagged, context, flags };
+    let receive = RecvMsg { buffers, from, tagged, context, flags };
     // SAFETY: the caller keeps the same conditions.
     unsafe {
-        endpoint.post_receive(&make_receive()).or_else(move |error| {
-            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, move || {
-                Operation::Receive(make_receive())
-            })
+        endpoint.post_receive(&receive).or_else(|error| {
+            triggered::post_triggered_or_refuse(endpoint, ctx, flags, error, || Operation::Receive(receive))
         })
     }
 }

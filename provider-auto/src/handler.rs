@@ -1,7 +1,7 @@
 //! Frame handlers that forward the reports of the two transports to the caller, with the caller's link ids.
 
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
-use homespun_engine::wire::Header;
+use homespun_engine::wire::{Header, Message};
 
 use crate::carried_link::CarriedLink;
 use crate::moved_links::MovedLinks;
@@ -28,6 +28,11 @@ impl<R> FarHandler<'_, R> {
 }
 
 impl<R: FrameHandler> FrameHandler for NearHandler<'_, R> {
+    #[inline(always)]
+    fn message(&mut self, link: LinkId, message: &Message, payload: &[u8]) {
+        self.receiver.message(CarriedLink::Near(link).link_id(), message, payload);
+    }
+
     #[inline]
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]) {
         self.receiver.frame(CarriedLink::Near(link).link_id(), header, payload);

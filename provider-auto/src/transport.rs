@@ -10,7 +10,7 @@ use homespun_engine::errno::Errno;
 use homespun_engine::transport::{
     Armed, Close, FrameHandler, Full, LinkCaps, LinkId, Pull, RemotePayload, Sent, SharedMemory, Transport,
 };
-use homespun_engine::wire::Header;
+use homespun_engine::wire::{Header, Message};
 use homespun_shm::ShmTransport;
 use homespun_tcp::TcpTransport;
 
@@ -96,6 +96,18 @@ impl Transport for AutoTransport {
             CarriedLink::Far(far) => far,
         };
         self.use_far().send_inline(far, header, payload)
+    }
+
+    #[inline]
+    fn send_at_once(&mut self, link: LinkId, message: &Message, payload: &[u8]) -> bool {
+        let is_sent = match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => self.near.send_at_once(near, message, payload),
+            CarriedLink::Far(far) => self.use_far().send_at_once(far, message, payload),
+        };
+        if is_sent && self.is_far_used {
+            self.hand_over();
+        }
+        is_sent
     }
 
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
@@ -200,6 +212,14 @@ impl Transport for AutoTransport {
         self.is_far_quiet =
             !self.plan.is_far_active() && !self.far.has_work_now() && !self.far.has_timed_work();
         reported
+    }
+
+    #[inline]
+    fn receive_at_once(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> Option<u32> {
+        if !self.is_far_quiet || self.far.are_links_inherited() {
+            return None;
+        }
+        self.near.receive_at_once(budget_frames, &mut NearHandler { receiver, proven: &mut self.proven })
     }
 
     fn reports_writable_links(&self) -> bool {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use homespun_engine::transport::Sent;
 use homespun_engine::wire::{Form, Header, samples};
 
-use crate::line::{sequence_at, with_valid_checks};
+use crate::line::sequence_at;
 use crate::ring::recorder::{LINK, Recorder};
 use crate::ring::{Consumer, INLINE_MAX_BYTES, Producer};
 use crate::segment::{DataArea, Segment};
@@ -145,7 +145,7 @@ impl Run {
         }
     }
 
-    /// Writes a line with correct checks, at the consumer's position or up to 3 lines ahead.
+    /// Writes a line with the right sequence number, at the consumer's position or up to 3 lines ahead.
     fn scribble_line(&mut self, input: &mut Input<'_>) {
         let shape = usize::from(input.next_byte().unwrap_or(0));
         let (ahead, value_bytes, others) = (shape % 4, shape / 4 % 8 + 1, shape / 32);
@@ -155,8 +155,7 @@ impl Run {
         for word in line.iter().skip(1).take(others) {
             word.store(input.next_number(value_bytes), Ordering::Relaxed);
         }
-        let unsealed = kind_flags_and_len | u64::from(sequence_at(position));
-        let first = with_valid_checks(unsealed, |word| line[word].load(Ordering::Relaxed));
+        let first = kind_flags_and_len | u64::from(sequence_at(position));
         line[0].store(first, Ordering::Relaxed);
         self.is_scribbled = true;
     }

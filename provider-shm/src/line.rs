@@ -4,13 +4,11 @@
 //! remaining words, padded with zeros to a whole word:
 //!
 //! ```text
-//!  word 0, from its lowest bit                            then, each only if the header has it
-//!  +----------+-------+-------+------+-------+-----+    +-------+ - - - +--------+ - - - - +
-//!  | sequence | check | check | kind | flags | len |    | words         | length | payload |
-//!  |          | of    | of    |      |       |     |    |               |        |         |
-//!  |          | this  | words |      |       |     |    |               |        |         |
-//!  +----------+-------+-------+------+-------+-----+    +-------+ - - - +--------+ - - - - +
-//!   16 bits    8       8       8      8       16
+//!  word 0, from its lowest bit            then, each only if the header has it
+//!  +----------+------+-------+-----+     +-------+ - - - +--------+ - - - - +
+//!  | sequence | kind | flags | len |     | words         | length | payload |
+//!  +----------+------+-------+-----+     +-------+ - - - +--------+ - - - - +
+//!   32 bits    8      8       16
 //! ```
 //!
 //! Kind and flags are the header's [form](homespun_engine::wire::Form), which determines how many words the
@@ -26,9 +24,8 @@
 //!
 //! The sequence number tells to which lap of the ring a line belongs: in each lap, the producer writes every
 //! place once. In a correct ring, each place holds either the line of this lap or the line of the previous
-//! lap. The first check makes the XOR of all bytes of the first word a constant ([`is_check_right`]). The
-//! second [check](homespun_engine::wire::checksum) covers the header's words and `length`. So the consumer
-//! detects a change of any single byte outside the payload.
+//! lap. Lines have no check: what a header may claim is checked, but a peer that writes a wrong tag into its
+//! ring has sent a message with that tag.
 //!
 //! [`parse_line`] accepts only lines that [`emit_line_returning_first_word`] or [`piece_line_word`] can
 //! write.
@@ -36,8 +33,7 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use homespun_engine::wire::checksum::{Checksum, fold_word};
-use homespun_engine::wire::{COMMON_KIND, FLAGS_BITS, Fields, Form, Header, WORDS_MAX, WireError};
+use homespun_engine::wire::{COMMON_KIND, FLAGS_BITS, Fields, Form, Header, Message, WORDS_MAX, WireError};
 
 use crate::segment::{LINE_WORDS, LINES};
 
@@ -56,16 +52,12 @@ const WORD_BYTES: usize = size_of::<u64>();
 /// The bit offsets of the fields of the first word.
 mod field {
     pub(super) const SEQUENCE: u32 = 0;
-    pub(super) const CHECK: u32 = 16;
-    pub(super) const WORDS_CHECK: u32 = 24;
     pub(super) const KIND: u32 = 32;
     pub(super) const FLAGS: u32 = 40;
     pub(super) const LEN: u32 = 48;
 }
 
-const _: () = assert!(field::SEQUENCE == 0 && field::CHECK == field::SEQUENCE + u16::BITS);
-const _: () = assert!(field::WORDS_CHECK == field::CHECK + u8::BITS);
-const _: () = assert!(field::KIND == field::WORDS_CHECK + u8::BITS);
+const _: () = assert!(field::KIND == field::SEQUENCE + u32::BITS);
 const _: () = assert!(field::FLAGS == field::KIND + u8::BITS && field::LEN == field::FLAGS + u8::BITS);
 const _: () = assert!(field::LEN + u16::BITS == u64::BITS);
 const _: () = assert!(PIECE_MAX_BYTES <= u16::MAX as usize && PIECE_MIN_BYTES < PIECE_MAX_BYTES);
@@ -109,43 +101,31 @@ pub(crate) enum Found {
     Outside(usize),
 }
 
-/// The XOR of all bytes of a correct first word. It is not zero, so zeroed memory is not a line.
-const FOLDED: u8 = 0xa5;
-
-/// The sequence number of the line at `position`, which counts lines since the ring was created. One lap
-/// before, the line had another number.
-#[inline]
-pub(crate) fn sequence_at(position: u64) -> u16 {
-    position.wrapping_add(1) as u16
+/// The sequence number of the line at `position`, which counts lines since the ring was created. It is not 0
+/// in the first lap, so zeroed memory is not a line.
+#[inline(always)]
+pub(crate) fn sequence_at(position: u64) -> u32 {
+    position.wrapping_add(1) as u32
 }
-
-// Sequence numbers repeat only after more than a lap. So the lines of successive laps in one place have
-// different numbers.
-const _: () = assert!(LINES < 1 << u16::BITS);
 
 /// The sequence number in a first word.
-#[inline]
-pub(crate) fn sequence_in_first_word(first: u64) -> u16 {
-    (first >> field::SEQUENCE) as u16
-}
-
-/// Whether a first word has the right check.
-#[inline]
-pub(crate) fn is_check_right(first: u64) -> bool {
-    fold_word(first) == FOLDED
+#[inline(always)]
+pub(crate) fn sequence_in_first_word(first: u64) -> u32 {
+    (first >> field::SEQUENCE) as u32
 }
 
 /// Whether a correct ring may hold this first word in the place of the line at `position`, before that line
-/// is published. The word must be the first word of the line one lap before, or zero in the first lap.
+/// is published. The word must have the sequence number of the line one lap before, or be zero in the first
+/// lap.
 pub(crate) fn is_from_previous_lap(first: u64, position: u64) -> bool {
     match position.checked_sub(LINES as u64) {
-        Some(before) => sequence_in_first_word(first) == sequence_at(before) && is_check_right(first),
+        Some(before) => sequence_in_first_word(first) == sequence_at(before),
         None => first == 0,
     }
 }
 
 /// How much payload fits into a line beside this header.
-#[inline]
+#[inline(always)]
 pub(crate) fn inline_room_bytes(header: &Header) -> usize {
     let mut words = 0;
     header.encode_words(|_| words += 1);
@@ -160,9 +140,9 @@ fn room_bytes_beside_words(words: usize) -> usize {
 /// Writes the first line of a frame: calls `put` for each word except the first, in order, and returns the
 /// first word. `payload` must be inline if it fits into the line. Otherwise it must be a first piece whose
 /// length [`is_valid_piece_len`] accepts.
-#[inline]
+#[inline(always)]
 pub(crate) fn emit_line_returning_first_word(
-    sequence: u16,
+    sequence: u32,
     header: &Header,
     payload: Payload<'_>,
     mut put: impl FnMut(usize, u64),
@@ -174,20 +154,17 @@ pub(crate) fn emit_line_returning_first_word(
         put(used % LINE_WORDS, word);
         used += 1;
     };
-    let mut check = Checksum::default();
-    let Fields { form, payload_len_bytes } = header.encode_words(|word| {
-        push(word);
-        check = check.with_word(word);
-    });
+    let Fields { form, payload_len_bytes } = header.encode_words(&mut push);
     let mut flags = form.flags();
     let here_bytes = match payload {
         Payload::Inline(bytes) => {
             debug_assert!(
                 bytes.len() as u64 == payload_len_bytes && bytes.len() <= inline_room_bytes(header)
             );
-            let (whole, rest) = bytes.as_chunks();
-            for word in whole {
+            let mut rest = bytes;
+            while let Some((word, further)) = rest.split_first_chunk() {
                 push(u64::from_le_bytes(*word));
+                rest = further;
             }
             if !rest.is_empty() {
                 push(rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)));
@@ -201,44 +178,25 @@ pub(crate) fn emit_line_returning_first_word(
             if (piece_bytes as u64) < payload_len_bytes {
                 flags |= LONG;
                 push(payload_len_bytes);
-                check = check.with_word(payload_len_bytes);
             }
             piece_bytes
         }
     };
-    build_first_word(sequence, check, form.kind(), flags, here_bytes)
+    build_first_word(sequence, form.kind(), flags, here_bytes)
 }
 
 /// The only word of a line that announces a further piece. [`is_valid_piece_len`] must accept the length.
 #[inline]
-pub(crate) fn piece_line_word(sequence: u16, piece_bytes: usize) -> u64 {
-    build_first_word(sequence, Checksum::default(), PIECE, 0, piece_bytes)
+pub(crate) fn piece_line_word(sequence: u32, piece_bytes: usize) -> u64 {
+    build_first_word(sequence, PIECE, 0, piece_bytes)
 }
 
-#[inline]
-fn build_first_word(sequence: u16, check: Checksum, kind: u8, flags: u8, len_bytes: usize) -> u64 {
-    let words_check = check.finish();
-    // Makes `is_check_right` true. Almost all operations can run before `words_check` is known.
-    let halves = sequence ^ len_bytes as u16;
-    let check = (halves ^ halves >> 8) as u8 ^ kind ^ flags ^ FOLDED ^ words_check;
+#[inline(always)]
+fn build_first_word(sequence: u32, kind: u8, flags: u8, len_bytes: usize) -> u64 {
     u64::from(sequence) << field::SEQUENCE
-        | u64::from(check) << field::CHECK
-        | u64::from(words_check) << field::WORDS_CHECK
         | u64::from(kind) << field::KIND
         | u64::from(flags) << field::FLAGS
         | (len_bytes as u64) << field::LEN
-}
-
-/// Returns a first word with the right checks for these words, in place of its own checks.
-#[cfg(all(any(test, fuzzing), not(loom)))]
-pub(crate) fn with_valid_checks(first: u64, word: impl Fn(usize) -> u64) -> u64 {
-    let (kind, flags) = ((first >> field::KIND) as u8, (first >> field::FLAGS) as u8);
-    let header_words = Form::new(kind, flags & !(OUTSIDE | LONG)).map_or(0, Form::word_count);
-    let words = header_words + usize::from(kind != PIECE && flags & LONG != 0);
-    let check = (1..=words).map(word).fold(Checksum::default(), Checksum::with_word);
-    let others = first & !(0xff << field::CHECK) & !(0xff << field::WORDS_CHECK);
-    let unchecked = others | u64::from(check.finish()) << field::WORDS_CHECK;
-    unchecked | u64::from(fold_word(unchecked) ^ FOLDED) << field::CHECK
 }
 
 /// Whether a correct producer may write a piece of this length when `left_bytes` of the payload remain.
@@ -260,27 +218,41 @@ pub(crate) fn parse_line(
     word: impl Fn(usize) -> u64,
     payload: &mut [u8; ROOM_MAX_BYTES],
 ) -> Result<Parsed, WireError> {
-    if !is_check_right(first) {
-        return Err(WireError::WrongCheck);
-    }
-    let words_check = (first >> field::WORDS_CHECK) as u8;
     let kind = (first >> field::KIND) as u8;
     let flags = (first >> field::FLAGS) as u8;
     let here_bytes = usize::from((first >> field::LEN) as u16);
     // In this common case the kind is a constant, so the compiler can specialise the call.
     if kind == COMMON_KIND && flags & (OUTSIDE | LONG) == 0 {
         let form = Form::new(COMMON_KIND, flags)?;
-        return parse_inline_line(form, words_check, here_bytes, word, payload);
+        return parse_inline_line(form, here_bytes, word, payload);
     }
     if kind == PIECE {
-        return parse_piece_line(flags, words_check, here_bytes);
+        return if flags == 0 { Ok(Parsed::Piece(here_bytes)) } else { Err(WireError::UnknownFlag) };
     }
     let form = Form::new(kind, flags & !(OUTSIDE | LONG))?;
     match (flags & OUTSIDE != 0, flags & LONG != 0) {
-        (false, false) => parse_inline_line(form, words_check, here_bytes, word, payload),
-        (true, is_long) => parse_outside_line(form, is_long, words_check, here_bytes, word),
+        (false, false) => parse_inline_line(form, here_bytes, word, payload),
+        (true, is_long) => parse_outside_line(form, is_long, here_bytes, word),
         // `LONG` without `OUTSIDE`: further pieces follow, but there is no first piece.
         (false, true) => Err(WireError::UnknownFlag),
+    }
+}
+
+/// Reads the line of a message whose payload is inline. Returns the message and its length, or `None` for any
+/// other line, also a malformed one.
+#[inline(always)]
+pub(crate) fn parse_message_line(
+    first: u64,
+    word: impl Fn(usize) -> u64,
+    payload: &mut [u8; ROOM_MAX_BYTES],
+) -> Option<(Message, usize)> {
+    if (first >> field::KIND) as u8 != COMMON_KIND {
+        return None;
+    }
+    let form = Form::new(COMMON_KIND, (first >> field::FLAGS) as u8).ok()?;
+    match parse_inline_line(form, usize::from((first >> field::LEN) as u16), word, payload).ok()? {
+        Parsed::Frame(Header::Message(message), Found::Inline(len_bytes)) => Some((message, len_bytes)),
+        _ => None,
     }
 }
 
@@ -288,12 +260,11 @@ pub(crate) fn parse_line(
 #[inline(always)]
 fn parse_inline_line(
     form: Form,
-    words_check: u8,
     here_bytes: usize,
     word: impl Fn(usize) -> u64,
     payload: &mut [u8; ROOM_MAX_BYTES],
 ) -> Result<Parsed, WireError> {
-    let (header, used) = parse_header_words(form, here_bytes as u64, None, words_check, &word)?;
+    let (header, used) = parse_header_words(form, here_bytes as u64, &word)?;
     if here_bytes > room_bytes_beside_words(used) {
         return Err(WireError::ImpossibleLength);
     }
@@ -306,13 +277,12 @@ fn parse_inline_line(
 fn parse_outside_line(
     form: Form,
     is_long: bool,
-    words_check: u8,
     piece_bytes: usize,
     word: impl Fn(usize) -> u64,
 ) -> Result<Parsed, WireError> {
     let long_bytes = is_long.then(|| word((1 + form.word_count()) % LINE_WORDS));
     let len_bytes = long_bytes.unwrap_or(piece_bytes as u64);
-    let (header, used) = parse_header_words(form, len_bytes, long_bytes, words_check, &word)?;
+    let (header, used) = parse_header_words(form, len_bytes, &word)?;
     let is_sound = is_valid_piece_len(piece_bytes, len_bytes)
         && is_long == ((piece_bytes as u64) < len_bytes)
         && len_bytes > room_bytes_beside_words(used) as u64;
@@ -322,40 +292,19 @@ fn parse_outside_line(
     Ok(Parsed::Frame(header, Found::Outside(piece_bytes)))
 }
 
-/// Reads the line of a further piece.
-#[inline]
-fn parse_piece_line(flags: u8, words_check: u8, piece_bytes: usize) -> Result<Parsed, WireError> {
-    if flags != 0 {
-        return Err(WireError::UnknownFlag);
-    }
-    if words_check != Checksum::default().finish() {
-        return Err(WireError::WrongCheck);
-    }
-    Ok(Parsed::Piece(piece_bytes))
-}
-
-/// Reads a header from the words of its line, and checks `words_check`. Also returns how many words the
-/// header has. The check covers `long_bytes`, too: the `length` of a line with `LONG`.
+/// Reads a header from the words of its line. Also returns how many words the header has.
 #[inline(always)]
 fn parse_header_words(
     form: Form,
     payload_len_bytes: u64,
-    long_bytes: Option<u64>,
-    words_check: u8,
     word: impl Fn(usize) -> u64,
 ) -> Result<(Header, usize), WireError> {
     let mut used = 0;
-    let mut check = Checksum::default();
     let header = Header::decode_words(Fields { form, payload_len_bytes }, || {
         used += 1;
-        let word = word(used % LINE_WORDS);
-        check = check.with_word(word);
-        word
+        word(used % LINE_WORDS)
     })?;
     debug_assert_eq!(used, form.word_count());
-    if long_bytes.map_or(check, |long_bytes| check.with_word(long_bytes)).finish() != words_check {
-        return Err(WireError::WrongCheck);
-    }
     Ok((header, used))
 }
 

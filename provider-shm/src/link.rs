@@ -1,7 +1,7 @@
 //! One link: a control socket, and a ring in each direction.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::{io, mem};
 
 use homespun_engine::address::Address;
 use homespun_engine::fork::CloseOnFork;
@@ -183,6 +183,18 @@ impl Link {
         incoming.is_hot = !is_cold;
         self.wake_peer_if_room_requested();
         is_cold
+    }
+
+    /// Does what follows after frames were read from the ring.
+    #[inline(always)]
+    pub(crate) fn note_messages_read(&mut self) {
+        self.wake_peer_if_room_requested();
+        // In a ping-pong this side sends its answer next.
+        if let Some(outgoing) = &mut self.outgoing
+            && mem::take(&mut outgoing.has_sent)
+        {
+            outgoing.ring.prefetch_line();
+        }
     }
 
     /// Wakes a peer that waits for room in its ring, if this side has published progress since the last

@@ -24,13 +24,14 @@ use homespun_engine::transport::{
     Armed, Close, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload,
     Sent, SharedMemory, Transport,
 };
-use homespun_engine::wire::Header;
 use homespun_engine::wire::hello::Hello;
+use homespun_engine::wire::{Header, Message};
 
 use crate::clock::Clock;
 use crate::limits::{
     BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
     PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
+    SHORT_PASSES_MAX,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
@@ -93,6 +94,9 @@ pub struct ShmTransport {
     idle_passes: u32,
     /// How many passes have gone by since the last poll of the kernel.
     passes_since_kernel_poll: u32,
+    /// How many short passes have gone by since the last pass that was not short. More than their maximum if
+    /// the next one must not be short.
+    short_passes: u32,
     pace: Pace,
     /// Links whose connect found no endpoint beside TCP, with the address of the connect, until
     /// [`Self::take_absent_link`] returns them.
@@ -160,6 +164,7 @@ impl ShmTransport {
             large_rings: 0,
             idle_passes: 0,
             passes_since_kernel_poll: 0,
+            short_passes: 0,
             pace: Pace::new(Clock::system()),
             absent: Vec::new(),
             mapped_max_bytes: shareable::host_memory_bytes(),
@@ -219,6 +224,24 @@ impl Transport for ShmTransport {
             .unwrap_or(Err(Full))
     }
 
+    /// As `send_inline` and `hand_over`, without the lists of links: only this link has sent.
+    #[inline(always)]
+    fn send_at_once(&mut self, link: LinkId, message: &Message, payload: &[u8]) -> bool {
+        if payload.len() > INLINE_MAX_BYTES || !self.dirty.is_empty() {
+            return false;
+        }
+        let Some(link) = self.link_mut(link).filter(|link| !link.has_hung_up) else { return false };
+        let Some(outgoing) = &mut link.outgoing else { return false };
+        if outgoing.ring.send_message(message, payload).is_err() {
+            return false;
+        }
+        outgoing.has_sent = true;
+        if outgoing.ring.take_wake_request() {
+            outgoing.ring_doorbell();
+        }
+        true
+    }
+
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
         self.write_and_enlist(link, |outgoing| outgoing.ring.send(header, payload), is_whole)
             .unwrap_or(Sent::Full)
@@ -266,6 +289,7 @@ impl Transport for ShmTransport {
     }
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
+        let short_passes = mem::take(&mut self.short_passes).min(SHORT_PASSES_MAX);
         self.passes_since_kernel_poll += 1;
         let has_idled = self.idle_passes >= GAP_MAX_PASSES
             && self.idle_passes.is_multiple_of(IDLE_PASSES_PER_KERNEL_POLL);
@@ -281,10 +305,51 @@ impl Transport for ShmTransport {
             return reported;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
-        if self.pace.count_idle_pass(self.idle_passes) {
+        if self.pace.count_idle_passes(short_passes + 1, self.idle_passes) {
             return self.poll_kernel_and_read_again(budget_frames, receiver);
         }
         0
+    }
+
+    /// Reads messages from the hot rings. The passes between two calls of [`receive`](Self::receive) count as
+    /// one pass.
+    #[inline(always)]
+    fn receive_at_once(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> Option<u32> {
+        let listed = self.control_ready.len() | self.writable.len() | self.full.len();
+        if self.short_passes >= self.pace.short_passes_max()
+            || listed > 0
+            || self.hot.is_empty()
+            || self.generation.is_in_forked_child()
+        {
+            return None;
+        }
+        self.short_passes += 1;
+        let mut reported = 0;
+        for _ in 0..self.hot.len() {
+            if self.turn >= self.hot.len() {
+                self.turn = 0;
+            }
+            let id = self.hot[self.turn];
+            let Some(Slot::Made(link)) = self.links.get_mut(id) else { return None };
+            let Some(incoming) = &mut link.incoming else { return None };
+            let before = reported;
+            while reported < budget_frames && incoming.ring.receive_message(id, receiver) {
+                reported += 1;
+            }
+            if reported > before {
+                incoming.empty_polls = 0;
+                self.idle_passes = 0;
+                link.note_messages_read();
+            } else if !incoming.ring.is_empty() {
+                // Another frame, which this pass does not read.
+                self.short_passes = u32::MAX;
+            }
+            self.turn += 1;
+            if reported >= budget_frames {
+                break;
+            }
+        }
+        Some(reported)
     }
 
     fn reports_writable_links(&self) -> bool {
@@ -537,9 +602,6 @@ impl ShmTransport {
                 self.turn = at % count;
                 break;
             }
-            if count == 1 {
-                incoming.ring.spin_while_empty();
-            }
             match incoming.ring.receive_staged(&mut self.staging, id, left_frames, receiver) {
                 Ok(0) if link.has_hung_up => {
                     must_prune_hot = true;
@@ -559,13 +621,7 @@ impl ShmTransport {
                 Ok(count) => {
                     incoming.empty_polls = 0;
                     reported += count;
-                    link.wake_peer_if_room_requested();
-                    // In a ping-pong this side sends its answer next.
-                    if let Some(outgoing) = &mut link.outgoing
-                        && mem::take(&mut outgoing.has_sent)
-                    {
-                        outgoing.ring.prefetch_line();
-                    }
+                    link.note_messages_read();
                 }
                 Err(reason) => {
                     must_prune_hot = true;
@@ -638,6 +694,9 @@ impl Drop for ShmTransport {
         }
     }
 }
+
+// So a message that `send_at_once` takes is never one that the peer should pull.
+const _: () = assert!(INLINE_MAX_BYTES < PULL_MIN_BYTES);
 
 /// The error with which all links end in a forked child.
 const FORKED_CHILD: LinkError = LinkError::Denied(Denial::ForkedChild);

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use super::CounterShared;
 use crate::drive::Drive;
 use crate::driven::Driven;
-use crate::empty_polls;
 
 bitflags! {
     /// The reasons to drive an endpoint.
@@ -46,10 +45,16 @@ impl DrivenEndpoints {
         self.driven.progress_without_reader();
     }
 
+    /// Records that a poll has found something new.
+    #[inline]
+    pub(super) fn end_wait(&self) {
+        self.driven.end_wait();
+    }
+
     /// Counts a poll that has found nothing new. `is_ready` tells whether the next one would.
     #[inline]
     pub(super) fn count_empty_poll(&self, is_ready: &dyn Fn() -> bool) {
-        empty_polls::count_empty_poll(&self.driven, is_ready);
+        self.driven.count_empty_poll(is_ready);
     }
 
     /// Runs the due works.

@@ -8,6 +8,9 @@ use homespun_engine::completion::EndedOperation;
 use super::completion::{Completion, CqFormat};
 use crate::av::FabricAddress;
 
+/// The largest number of frames that a short pass receives.
+const SHORT_PASS_MAX_FRAMES: u32 = 64;
+
 /// A thread that reads a queue, and so drives the queue's endpoints. If the queue is empty, the next
 /// completion goes straight to this thread, not through the ring.
 pub(crate) struct Reader<'a> {
@@ -17,6 +20,7 @@ pub(crate) struct Reader<'a> {
     /// other reads find the rest in the ring.
     pub(super) taken: Option<(Completion, FabricAddress)>,
     wants_one: bool,
+    max: usize,
     /// Whether the next completion may go straight to the thread: the ring has no entry that must be read
     /// first, and was not overrun. Determined for each endpoint after the endpoint was locked.
     is_next: bool,
@@ -25,7 +29,13 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     #[inline(always)]
     pub(super) fn new(unread: &'a AtomicUsize, max: usize) -> Reader<'a> {
-        Reader { unread, taken: None, wants_one: max > 0, is_next: false }
+        Reader { unread, taken: None, wants_one: max > 0, max, is_next: false }
+    }
+
+    /// Returns how many frames a short pass for this thread receives at most: no more than the read asks for.
+    #[inline(always)]
+    pub(crate) fn budget_frames(&self) -> u32 {
+        u32::try_from(self.max).unwrap_or(u32::MAX).min(SHORT_PASS_MAX_FRAMES)
     }
 
     /// Allows a hand-over if the ring has no entry and was not overrun. Call this after locking an

@@ -1,11 +1,11 @@
 //! The entries of a completion queue.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::Ordering;
 use std::{fmt, mem};
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::completion::EndedOperation;
+use homespun_engine::flags::CompletionFlags;
 use smallvec::SmallVec;
 
 use super::CqShared;
@@ -13,6 +13,7 @@ use super::completion::{Completion, CompletionError, CqFormat};
 use crate::av::FabricAddress;
 use crate::lock::LockGuard;
 use crate::mutated;
+use crate::tag::Tag;
 
 /// The largest number of entries that a read removes before it unlocks the ring.
 const READ_BATCH_ENTRIES: usize = 4;
@@ -200,6 +201,28 @@ impl Ring {
         }
     }
 
+    /// Appends the completion of a send, for a queue of this format. There must be room.
+    #[inline(always)]
+    pub(super) fn push_send(
+        &mut self,
+        context: u64,
+        flags: CompletionFlags,
+        format: CqFormat,
+        buffer: Buffer,
+    ) {
+        let Place { completion, source, .. } = self.append_place();
+        *source = FabricAddress::UNSPECIFIED;
+        completion.context = context;
+        completion.flags = if format == CqFormat::Context { CompletionFlags::empty() } else { flags };
+        (completion.len_bytes, completion.data, completion.tag) = (0, 0, Tag(0));
+        // A place without an entry has no buffer to drop.
+        if matches!(buffer, Buffer::None) {
+            mem::forget(buffer);
+        } else {
+            completion.buffer = buffer;
+        }
+    }
+
     /// Appends an error. There must be room.
     pub(crate) fn push_failed(&mut self, error: CompletionError) {
         if mutated!("fi_cq/failures-are-apart") {
@@ -250,13 +273,7 @@ impl DerefMut for RingGuard<'_> {
 impl Drop for RingGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let unread = self.ring.unread_entries();
-        self.cq.unread.store(unread, Ordering::Release);
-        if unread > 0
-            && let Some(waiter) = self.cq.waiter()
-        {
-            waiter.ring();
-        }
+        self.cq.note_unread(&self.ring);
     }
 }
 
@@ -270,7 +287,6 @@ impl fmt::Debug for Ring {
 mod tests {
     use bytes::Bytes;
     use homespun_engine::error::OperationError;
-    use homespun_engine::flags::CompletionFlags;
 
     use super::*;
 

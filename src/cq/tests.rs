@@ -54,14 +54,14 @@ fn make_overrun_cq() -> CompletionQueue {
 #[test]
 fn look_at_each_shows_completions_up_to_a_failure() {
     let cq = make_overrun_cq();
-    assert_eq!(cq.look_at_each(0, |_, _| panic!("none was asked for")), Ok(Some(0)));
-    let before_failure = cq.look_at_each(8, |entry, _| assert_eq!(*entry, make_completion(1)));
+    assert_eq!(cq.look_at_each(0, |_, _, _| panic!("none was asked for")), Ok(Some(0)));
+    let before_failure = cq.look_at_each(8, |_, entry, _| assert_eq!(*entry, make_completion(1)));
     assert_eq!(before_failure, Ok(Some(1)), "the failure ends the read");
-    assert_eq!(cq.look_at_each(8, |_, _| panic!("a failure is next")), Err(ReadError::ErrorAvailable));
-    assert_eq!(cq.look_at_each(0, |_, _| panic!("none was asked for")), Ok(Some(0)));
+    assert_eq!(cq.look_at_each(8, |_, _, _| panic!("a failure is next")), Err(ReadError::ErrorAvailable));
+    assert_eq!(cq.look_at_each(0, |_, _, _| panic!("none was asked for")), Ok(Some(0)));
     assert_eq!(cq.read_error(), Ok(Some(make_failure(2))));
-    assert_eq!(cq.look_at_each(1, |entry, _| assert_eq!(*entry, make_completion(3))), Ok(Some(1)));
-    assert_eq!(cq.look_at_each(1, |_, _| panic!("there is none")), Err(ReadError::Overrun));
+    assert_eq!(cq.look_at_each(1, |_, entry, _| assert_eq!(*entry, make_completion(3))), Ok(Some(1)));
+    assert_eq!(cq.look_at_each(1, |_, _, _| panic!("there is none")), Err(ReadError::Overrun));
 }
 
 #[test]

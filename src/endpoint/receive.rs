@@ -1,16 +1,17 @@
 //! The calls of an endpoint that post receives, with owned memory or with the caller's: `fi_msg(3)`,
 //! `fi_tagged(3)`.
 
-use homespun_engine::buffer::SegmentMut;
+use homespun_engine::buffer::{Destination, SegmentMut};
 use homespun_engine::error::Error;
-use homespun_engine::flags::OpFlags;
+use homespun_engine::flags::{Caps, OpFlags};
 use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 
 use super::Endpoint;
+use crate::av::FabricAddress;
 use crate::endpoint_pump::EndpointPump;
 use crate::info::EndpointType;
 use crate::mutated;
-use crate::op_flags::check_receive_flags;
+use crate::op_flags::{check_receive_flags, may_wait_in_lane};
 use crate::post::ReceivePost;
 use crate::receive_calls::receive_calls;
 use crate::receives::{ReceivePoster, RecvMsg};
@@ -21,6 +22,23 @@ impl ReceivePoster for Endpoint {
             return MIN_MULTI_RECV_DEFAULT_BYTES;
         }
         self.min_multi_recv_bytes()
+    }
+
+    #[inline(always)]
+    fn try_post_waiting<B>(&self, receive: &RecvMsg<B>, destination: &mut Destination) -> bool {
+        let RecvMsg { from, ref tagged, context, flags, .. } = *receive;
+        let Ok((pump, service)) = self.shared.enabled_pump() else { return false };
+        let needed =
+            if from == FabricAddress::UNSPECIFIED { Caps::RECV } else { Caps::RECV | Caps::DIRECTED_RECV };
+        may_wait_in_lane(flags)
+            && self.shared.info.caps.contains(needed)
+            && pump.try_post_waiting_receive(
+                from,
+                tagged.as_ref(),
+                context,
+                service.signalled_for_receive(flags),
+                destination,
+            )
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! The calls have the names of their C counterparts, and the errors of [`Endpoint::post_send`]. If a call
 //! fails, a [`Rejected`] returns the owned message with the error.
 
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
 
 use bytes::Bytes;
 use homespun_engine::buffer::{Segment, Source};
@@ -15,36 +15,12 @@ use homespun_engine::rejected::Rejected;
 
 use super::Endpoint;
 use crate::av::FabricAddress;
-use crate::mutated;
+use crate::op_flags::may_send_at_once;
 use crate::owned::Owned;
 use crate::post::Post;
+use crate::send_msg::SendMsg;
 use crate::tag::Tag;
-
-/// A send with all options: the arguments of `fi_sendmsg` and `fi_tsendmsg`.
-/// `B` is the type of the memory: `Vec<Bytes>` for [`sendmsg`](Endpoint::sendmsg), `&[Segment]` for
-/// [`post_send`](Endpoint::post_send).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SendMsg<B = Vec<Bytes>> {
-    /// The message, in up to [`iov_limit`](crate::info::TxAttr::iov_limit) pieces.
-    pub buffers: B,
-    /// The receiver, from the endpoint's address vector.
-    pub to: FabricAddress,
-    /// The tag of a tagged message.
-    pub tag: Option<Tag>,
-    /// Remote data for the receiver's completion.
-    pub data: Option<u64>,
-    /// The context of the completion.
-    pub context: u64,
-    /// Flags, in place of the endpoint's [default flags](Endpoint::tx_op_flags). If they name no completion
-    /// level, the endpoint's default level applies. If they name several, the strongest applies: for a
-    /// send, [`OpFlags::MATCH_COMPLETE`] is the strongest. A default level of [`OpFlags::COMMIT_COMPLETE`] is
-    /// for writes; a send then completes as with [`OpFlags::DELIVERY_COMPLETE`].
-    ///
-    /// With [`OpFlags::FENCE`], this send and all later operations to the same peer wait for the earlier
-    /// operations to that peer. All earlier operations must have completed and have reached the completion
-    /// level of this send.
-    pub flags: OpFlags,
-}
+use crate::{is_any_planted, mutated};
 
 impl Endpoint {
     /// Sends a message: `fi_send`.
@@ -163,6 +139,38 @@ impl Endpoint {
         self.post_with_flags(&mut Post::new(to, op, context), flags)
     }
 
+    /// As [`post_send`](Self::post_send), for a message in one piece: `fi_send`, `fi_tsend`. A small one that
+    /// nothing holds back takes a shorter way.
+    ///
+    /// # Errors
+    ///
+    /// As [`post_send`](Self::post_send).
+    ///
+    /// # Safety
+    ///
+    /// As [`post_send`](Self::post_send), for the bytes. So their lifetime is not that of the borrow.
+    #[inline(always)]
+    pub unsafe fn post_send_of_one_piece(&self, send: &SendMsg<&[u8]>) -> Result<(), Error> {
+        if self.try_send_at_once(send, None) {
+            return Ok(());
+        }
+        // SAFETY: the caller promises it.
+        unsafe { self.post_piece(send) }
+    }
+
+    /// As [`post_send_of_one_piece`](Self::post_send_of_one_piece), for a send that the lane does not take.
+    ///
+    /// # Safety
+    ///
+    /// As [`post_send`](Self::post_send).
+    #[inline(never)]
+    unsafe fn post_piece(&self, send: &SendMsg<&[u8]>) -> Result<(), Error> {
+        let SendMsg { buffers: bytes, to, tag, data, context, flags } = *send;
+        let buffers = &[Segment { address: bytes.as_ptr(), len_bytes: bytes.len() }];
+        // SAFETY: the caller promises it.
+        unsafe { self.post_send(&SendMsg { buffers, to, tag, data, context, flags }) }
+    }
+
     /// Sends a small message, and reports no success: `fi_inject`, `fi_injectdata`, `fi_tinject`,
     /// `fi_tinjectdata`. The application may reuse the message's memory at once.
     ///
@@ -187,13 +195,15 @@ impl Endpoint {
             };
         }
         let pump = self.pump_if_inject_allowed(Caps::SEND, message.len())?;
+        let send =
+            SendMsg { buffers: message, to, tag: tag.map(Tag), data, context: 0, flags: OpFlags::empty() };
+        if !is_any_planted() && pump.try_send_at_once(&send, Signalled::No, None) {
+            return Ok(());
+        }
         let is_reported = match tag {
             Some(_) => mutated!("fi_tagged/tinject-frees-and-hides"),
             None => mutated!("fi_msg/inject-frees-and-hides"),
         };
-        if !is_reported && pump.try_inject(to, tag, data, message)? {
-            return Ok(());
-        }
         let segment = Segment { address: message.as_ptr(), len_bytes: message.len() };
         // SAFETY: `message` is borrowed until this call returns, and the engine copies an injected
         // message before `post` returns.
@@ -215,9 +225,30 @@ impl Endpoint {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
+        let mut buffers = buffers;
+        if let Some(owned) = buffers.as_single_bytes() {
+            // A clone would count; the bytes stay where they are when the lane takes their owner.
+            let message = SendMsg { buffers: &[][..], to, tag, data, context, flags };
+            if self.try_send_at_once(&message, Some(owned)) {
+                mem::forget(buffers);
+                return Ok(());
+            }
+        }
         let source = buffers.lend()?;
         let op = TransmitOp::Send { source, tag: tag.map(|Tag(tag)| tag), data };
         let mut post = ManuallyDrop::new(Post::new(to, op, context));
         self.submit_owned(&mut post, flags)
+    }
+
+    /// Sends a small message by the send lane, if its flags allow that and nothing holds it back. Returns
+    /// whether it was sent. If not, nothing has changed, and the caller posts it. `owned` is the message, if
+    /// the completion hands it back.
+    #[inline(always)]
+    fn try_send_at_once(&self, send: &SendMsg<&[u8]>, owned: Option<&mut Bytes>) -> bool {
+        let Ok((pump, service)) = self.shared.enabled_pump() else { return false };
+        let flags = send.flags;
+        may_send_at_once(flags, self.uncommitted_op_flags())
+            && self.shared.info.caps.contains(Caps::SEND)
+            && pump.try_send_at_once(send, service.signalled_for_transmit(flags), owned)
     }
 }

@@ -23,6 +23,13 @@ pub(super) struct AddressCache {
 }
 
 impl PeerCache {
+    /// Returns the peer at an address that was looked up since the vector last changed.
+    #[inline(always)]
+    pub(super) fn cached_peer(&self, address: FabricAddress, av: &AddressVector) -> Option<PeerId> {
+        let index = usize::try_from(address.0).unwrap_or(usize::MAX);
+        if self.version == av.version() { *self.peers.get(index)? } else { None }
+    }
+
     #[inline]
     pub(super) fn peer_of_address(
         &mut self,

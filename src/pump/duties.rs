@@ -66,7 +66,9 @@ pub(super) struct PumpGuard<'a, T: Transport> {
 impl<T: Transport> PumpGuard<'_, T> {
     #[inline(always)]
     pub(super) fn enabled_parts(&mut self) -> Result<(&mut Engine, &mut T, &mut BoundObjects), Error> {
-        let State { engine, transport, bound, .. } = self.guard.as_mut().ok_or_else(not_enabled_error)?;
+        let State { engine, transport, bound, is_quiet, .. } =
+            self.guard.as_mut().ok_or_else(not_enabled_error)?;
+        *is_quiet = false;
         Ok((engine, transport, bound.as_mut().ok_or_else(not_enabled_error)?))
     }
 }

@@ -5,7 +5,7 @@ use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{Level, RmaLocal, Signalled, TransmitOp, TransmitOptions, TransmitRequest};
+use homespun_engine::operation::{RmaLocal, Signalled, TransmitOp, TransmitRequest};
 use homespun_engine::peer_id::PeerId;
 use homespun_engine::transport::Transport;
 
@@ -37,9 +37,6 @@ impl BoundObjects {
         };
         let TransmitRequest { op, options, context } = &mut post.request;
         let TransmitOp::Rma { local, memory } = op else {
-            if self.try_send_at_once(to, &mut post.request, engine, transport) {
-                return Ok(());
-            }
             return engine.post(to, &mut post.request, transport, &mut self.queues_without_reader());
         };
         match engine.try_access_at_once(to, local, *memory, options.level, options.fence) {
@@ -51,35 +48,6 @@ impl BoundObjects {
                 self.post_access_behind_earlier_operations(attempt, to, &mut post.request, engine, transport)
             }
         }
-    }
-
-    /// Sends a small message that awaits no reply, if nothing holds it back. Returns whether it was sent. If
-    /// so, it was also counted and reported.
-    #[inline(always)]
-    fn try_send_at_once(
-        &mut self,
-        to: PeerId,
-        request: &mut TransmitRequest,
-        engine: &mut Engine,
-        transport: &mut impl Transport,
-    ) -> bool {
-        let TransmitRequest { op, options, context } = request;
-        let TransmitOptions { level, signalled, fence, .. } = *options;
-        let TransmitOp::Send { source, tag, data } = op else { return false };
-        let ends_later = level != Level::Inject || fence || signalled == Signalled::Deferred;
-        if ends_later || !engine.may_report_at_post_time() {
-            return false;
-        }
-        let Some(message) = source.contiguous() else { return false };
-        if !engine.try_send_at_once(to, *tag, *data, message, transport) {
-            return false;
-        }
-        if !self.bindings.counters.is_empty() {
-            self.bindings.counters.count_success(CounterEvents::SEND);
-        }
-        let end = || EndedOperation::of_send(*context, tag.is_some(), source.take_buffer());
-        self.report_at_post_time(signalled, end, engine);
-        true
     }
 
     /// Passes an access to the engine after an attempt to carry it out at once. The engine carries it out
@@ -154,7 +122,7 @@ impl BoundObjects {
     }
 
     #[cold]
-    fn let_engine_report(&mut self, ended: EndedOperation, engine: &mut Engine) {
+    pub(super) fn let_engine_report(&mut self, ended: EndedOperation, engine: &mut Engine) {
         engine.report_end_at_post_time(ended, &mut self.queues_without_reader());
     }
 

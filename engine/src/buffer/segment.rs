@@ -33,6 +33,21 @@ unsafe impl Send for SegmentMut {}
 unsafe impl Sync for SegmentMut {}
 
 impl Segment {
+    /// Returns the memory, or `None` for a null address with a length.
+    ///
+    /// # Safety
+    ///
+    /// The memory must be readable, and nothing may write to it, as long as the slice is used.
+    #[inline(always)]
+    pub unsafe fn bytes<'a>(self) -> Option<&'a [u8]> {
+        if self.address.is_null() {
+            return (self.len_bytes == 0).then_some(&[]);
+        }
+        // SAFETY: the caller promises it. No memory is longer than half of the address space.
+        (self.len_bytes <= isize::MAX as usize)
+            .then(|| unsafe { slice::from_raw_parts(self.address, self.len_bytes) })
+    }
+
     /// Returns the memory as a slice. Only for a segment of a [`Source`](super::Source).
     #[inline]
     pub(super) fn as_slice(&self) -> &[u8] {

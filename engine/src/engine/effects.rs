@@ -19,9 +19,9 @@ use crate::wire::Header;
 /// An engine's links and sink, which carry out the effects of its receiver.
 #[derive(Debug)]
 pub(super) struct LinksAndSink<'a, S> {
-    links: &'a mut Links,
-    peers: &'a Peers,
-    sink: &'a mut S,
+    pub(super) links: &'a mut Links,
+    pub(super) peers: &'a Peers,
+    pub(super) sink: &'a mut S,
 }
 
 impl Engine {

@@ -23,43 +23,6 @@ pub(super) enum Taken {
 }
 
 impl Engine {
-    /// Sends a small message that awaits no reply, if nothing holds it back. This is the shortest path of a
-    /// message: the engine keeps nothing of it. Returns whether it was sent. If so, the caller counts the
-    /// message. If not, the caller posts it. Before this call, a caller that also reports the message
-    /// asks [`may_report_at_post_time`](Self::may_report_at_post_time).
-    #[inline]
-    pub fn try_send_at_once(
-        &mut self,
-        to: PeerId,
-        tag: Option<u64>,
-        data: Option<u64>,
-        message: &[u8],
-        transport: &mut impl Transport,
-    ) -> bool {
-        let Some(id) = self.peers.peer(to).transmit_link() else { return false };
-        if !self.initiator.has_none_queued(to) || self.outstanding_transmits() >= self.config.tx_depth_ops {
-            return false;
-        }
-        let Some(link) = self.links.get_mut(id) else { return false };
-        let awaits = AwaitedReply::Nothing;
-        let header = Message { len_bytes: message.len() as u64, tag, data, awaits };
-        let cost_bytes = header.eager_cost_bytes();
-        let caps = transport.caps(id);
-        if !link.tx.may_begin_message_given_credit()
-            || message.len() > caps.inline_max_bytes.min(self.config.eager_max_bytes)
-            || message.len() >= caps.pull_min_bytes
-            || header.len_bytes > self.config.message_max_bytes
-            || cost_bytes > link.tx.credit_bytes()
-        {
-            return false;
-        }
-        let is_sent = transport.send_inline(id, &Header::Message(header), message).is_ok();
-        if is_sent {
-            link.tx.record_message_begun(cost_bytes);
-        }
-        is_sent
-    }
-
     /// Gives the transport what waits to be sent, as far as the links take it: first the pending
     /// replies to all peers, then the other frames to each peer. Before that, does rarer work: for
     /// example, pulls payload that peers offer, and connects to lost peers that receives wait for.
@@ -96,7 +59,7 @@ impl Engine {
     /// Whether a pass has work other than pending replies and queued operations. A pass without
     /// such work pays one branch for this test.
     #[inline(always)]
-    fn has_rare_work(&self) -> bool {
+    pub(super) fn has_rare_work(&self) -> bool {
         let work = self.receive_side.rare_work_bits()
             | self.condemned.len()
             | self.awaited_sources.len()

@@ -130,6 +130,13 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
         self.slots.drain(..).filter_map(|slot| slot.entry.map(|(_, name)| name))
     }
 
+    /// Returns the first entry, if it matches.
+    #[inline(always)]
+    pub(super) fn front_if_matches(&self, query: &X::Query) -> Option<N> {
+        let (key, name) = self.slots.front()?.entry.as_ref()?;
+        X::is_match(key, query).then_some(*name)
+    }
+
     /// Returns the position of the earliest entry that matches.
     #[inline]
     fn find_earliest(&mut self, query: &X::Query) -> Option<usize> {
@@ -157,7 +164,7 @@ impl<X: Index, N: Copy + Eq> IndexedQueue<X, N> {
     }
 
     #[inline(always)]
-    fn take_at(&mut self, at: usize) -> Option<N> {
+    pub(super) fn take_at(&mut self, at: usize) -> Option<N> {
         if at == 0 && self.vacant == 0 && self.index.is_none() {
             let slot = self.slots.pop_front()?;
             self.shrink_if_large();

@@ -291,6 +291,21 @@ impl Grant {
         is_covered
     }
 
+    /// Whether the peer has credit for a message, and needs no more after it.
+    #[inline(always)]
+    pub(super) fn can_spend_before_renewal(&self, cost_bytes: u64) -> bool {
+        // More credit is due before the peer has spent all that was granted.
+        self.spent_bytes + cost_bytes < self.due_at_bytes && !self.is_starved
+    }
+
+    /// Spends credit on a message, and returns it: a posted receive takes the message as it arrives. Only
+    /// after [`can_spend_before_renewal`](Self::can_spend_before_renewal).
+    #[inline(always)]
+    pub(super) fn spend_and_return(&mut self, cost_bytes: u64, budget: &mut Budget) {
+        self.spent_bytes += cost_bytes;
+        self.return_unheld(cost_bytes, budget);
+    }
+
     /// Holds the credit of a message until a receive takes the message.
     pub(super) fn hold(&mut self, cost_bytes: u64) {
         self.held_bytes += cost_bytes;

@@ -7,13 +7,14 @@ use super::links::{Arriving, IncomingMessage};
 use super::payload_destination::PayloadDestination;
 use super::{MemberId, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
+use crate::flags::CounterEvents;
 use crate::link_fault::LinkFault;
 use crate::mutated;
-use crate::operation::ReceiveId;
+use crate::operation::{ReceiveId, ReceiveRole, Signalled};
 use crate::peer_id::PeerId;
 use crate::reassembly::{Arrived, Reassembly, clamp_to_usize};
 use crate::transport::{LinkId, Space};
-use crate::wire::{Header, Message};
+use crate::wire::{AwaitedReply, Header, Message};
 
 /// The error of a message on a link that the receiver does not have.
 const UNKNOWN_LINK: ProtocolViolation = ProtocolViolation("sends over no link");
@@ -34,7 +35,68 @@ impl LentBuffer {
     }
 }
 
+/// Whether a message has ended a receive by the [lane](Receiver::end_receive_at_once).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndedAtOnce {
+    /// It has, and the sink has the report.
+    Reported,
+    /// It has, and the report waits for room in the sink.
+    ReportHeld,
+    /// It has not, and nothing has changed.
+    No,
+}
+
 impl Receiver {
+    /// Ends the earliest posted receive with a message that has arrived whole, if it accepts the message, the
+    /// message fits, and nothing else is to be done: no acknowledgement and no grant of credit is due, no
+    /// report waits, and no [special case](Self::take_special_match) is to be looked at. This is what happens
+    /// to most messages.
+    #[inline(always)]
+    pub(crate) fn end_receive_at_once(
+        &mut self,
+        id: LinkId,
+        message: &Message,
+        payload: &[u8],
+        effects: &mut impl ReceiverEffects,
+    ) -> EndedAtOnce {
+        let cost_bytes = message.eager_cost_bytes();
+        let Some(link) = self.links.get_mut(id) else { return EndedAtOnce::No };
+        let has_more_to_do =
+            self.has_special_cases | !self.held.is_empty() | (message.awaits != AwaitedReply::Nothing);
+        if has_more_to_do || !link.grant.can_spend_before_renewal(cost_bytes) {
+            return EndedAtOnce::No;
+        }
+        let (source, member) = (link.peer, link.member);
+        let matching = if message.tag.is_some() { &mut self.tagged } else { &mut self.untagged };
+        let Some(receive_id) = matching.first_posted_if_accepts(source, message.tag.unwrap_or(0)) else {
+            return EndedAtOnce::No;
+        };
+        let Some(receive) = self.receives.get_mut(receive_id) else { return EndedAtOnce::No };
+        let is_plain = receive.signalled == Signalled::Yes && receive.role == ReceiveRole::Single;
+        if !is_plain || payload.len() > receive.destination.len_bytes() {
+            return EndedAtOnce::No;
+        }
+        link.grant.spend_and_return(cost_bytes, &mut self.budget);
+        link.received_messages += 1;
+        matching.take_first_posted();
+        receive.destination.copy_in(0, payload);
+        effects.count(CounterEvents::RECV, member);
+        let completion = if receive.destination.gives_buffer() {
+            receive.take_completion(source, message, payload.len())
+        } else {
+            receive.completion_without_buffer(source, message, payload.len())
+        };
+        self.receives.remove(receive_id);
+        self.horizon.receive_ended();
+        match effects.complete(completion, Some(member)) {
+            Ok(()) => EndedAtOnce::Reported,
+            Err(refused) => {
+                self.held.hold(Ok(refused));
+                EndedAtOnce::ReportHeld
+            }
+        }
+    }
+
     /// Handles an eager message that has arrived whole.
     ///
     /// # Errors

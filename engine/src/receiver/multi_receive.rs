@@ -63,7 +63,7 @@ pub(super) struct MultiReceives {
     /// How many buffers are posted.
     posted: usize,
     /// Whether untagged messages are kept aside, since completions of receives are held.
-    keeps_untagged: bool,
+    pub(super) keeps_untagged: bool,
     /// Untagged messages that are kept aside for single members; see
     /// [`kept_aside`](super::kept_aside).
     pub(super) kept_aside: KeptAside,

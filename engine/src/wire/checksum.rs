@@ -40,7 +40,7 @@ impl Checksum {
 
 /// XORs all bytes of a word. A change of one byte always changes the result.
 #[inline]
-pub fn fold_word(word: u64) -> u8 {
+fn fold_word(word: u64) -> u8 {
     let folded = word ^ word >> 32;
     let folded = folded ^ folded >> 16;
     (folded ^ folded >> 8) as u8

@@ -27,7 +27,7 @@ const MAGIC: [u8; 8] = *b"homespun";
 
 /// The version of the protocol: of this hello, of all frames that follow it, and of the memory in which some
 /// transports hold them.
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 
 const IPV4_BYTES: usize = 4;
 
@@ -276,12 +276,12 @@ mod tests {
     #[test]
     fn hello_layout_matches_documentation() {
         let v4 = Hello { address: parse_address("10.1.2.3:513"), instance: 0x0a0b };
-        assert_eq!(&v4.to_bytes()[..20], b"homespun\x0a\0\x04\0\x01\x02\0\0\0\0\0\0");
-        assert_eq!(v4.to_bytes()[20..24], 0x4035_d4b8_u32.to_le_bytes());
+        assert_eq!(&v4.to_bytes()[..20], b"homespun\x0b\0\x04\0\x01\x02\0\0\0\0\0\0");
+        assert_eq!(v4.to_bytes()[20..24], 0xd545_002d_u32.to_le_bytes());
         assert_eq!(v4.to_bytes()[24..28], [10, 1, 2, 3]);
         assert_eq!(&v4.to_bytes()[28..], b"\0\0\0\0\0\0\0\0\0\0\0\0\x0b\x0a\0\0\0\0\0\0");
         let v6 = Hello { address: parse_address("[fe80::1%258]:1"), instance: 0 };
-        assert_eq!(&v6.to_bytes()[8..20], b"\x0a\0\x06\0\x01\0\0\0\x02\x01\0\0");
+        assert_eq!(&v6.to_bytes()[8..20], b"\x0b\0\x06\0\x01\0\0\0\x02\x01\0\0");
         assert_eq!(&v6.to_bytes()[24..40], b"\xfe\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\x01");
     }
 
@@ -373,7 +373,7 @@ mod tests {
         }
         assert_eq!(
             (VERSION, format!("{digest:016x}").as_str()),
-            (10, "c0c5a184fa70fcff"),
+            (11, "c0c5a184fa70fcff"),
             "headers have other forms than before: raise VERSION, and record it with the digest here"
         );
     }

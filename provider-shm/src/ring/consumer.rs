@@ -14,11 +14,6 @@ use crate::ways::Ways;
 /// The size of the [staging buffer](Staging). The buffer fits into the first-level cache.
 const STAGING_BYTES: usize = 4096;
 
-/// How often [`spin_while_empty`](Consumer::spin_while_empty) polls an empty ring before it gives up. The
-/// way from one pass into the next takes as long as several polls, and delays a message that arrives on the
-/// way.
-const SPIN_POLLS: u32 = 64;
-
 /// How often [`receive_staged`](Consumer::receive_staged) polls for the next piece after it has read a
 /// piece: for some microseconds.
 const PIECE_SPIN_POLLS: u32 = if cfg!(loom) { 0 } else { 64 };
@@ -120,16 +115,41 @@ impl Consumer {
                 // Report the preceding frames first. The next call finds the error again.
                 Err(_) => break,
             }
-            self.lines += 1;
+            self.advance_line();
             count += 1;
-            self.segment.prefetch_line_for_read(self.lines + PREFETCH_LINES);
-            if self.lines - self.published_lines >= PUBLISH_LINES
-                || self.bytes - self.published_bytes >= publish_bytes(self.segment.data_area())
-            {
-                self.publish_progress();
-            }
         }
         Ok(count)
+    }
+
+    /// Reports the next frame, if the ring has one and it is a message that is whole in its line. Returns
+    /// whether it has reported one. If not, the ring is empty, or the next line is for
+    /// [`receive_staged`](Self::receive_staged).
+    #[inline(always)]
+    pub(crate) fn receive_message(&mut self, link: LinkId, receiver: &mut impl FrameHandler) -> bool {
+        let first = self.first_word();
+        if !self.is_next_line(first) || self.left_bytes > 0 {
+            return false;
+        }
+        let line = self.segment.line(self.lines);
+        let word = |word: usize| line[word].load(Ordering::Relaxed);
+        let Some((message, len_bytes)) = line::parse_message_line(first, word, &mut self.payload) else {
+            return false;
+        };
+        receiver.message(link, &message, &self.payload[..len_bytes]);
+        self.advance_line();
+        true
+    }
+
+    /// Goes on to the next line.
+    #[inline(always)]
+    fn advance_line(&mut self) {
+        self.lines += 1;
+        self.segment.prefetch_line_for_read(self.lines + PREFETCH_LINES);
+        if self.lines - self.published_lines >= PUBLISH_LINES
+            || self.bytes - self.published_bytes >= publish_bytes(self.segment.data_area())
+        {
+            self.publish_progress();
+        }
     }
 
     /// Whether the ring holds no unread line at the moment.
@@ -139,19 +159,9 @@ impl Consumer {
     }
 
     /// Whether this is the first word of the next line.
-    #[inline]
+    #[inline(always)]
     fn is_next_line(&self, first: u64) -> bool {
         line::sequence_in_first_word(first) == line::sequence_at(self.lines)
-    }
-
-    /// Polls an empty ring a few more times, to catch a frame that is about to arrive.
-    #[inline]
-    pub(crate) fn spin_while_empty(&self) {
-        for _ in 0..SPIN_POLLS {
-            if !self.is_empty() {
-                return;
-            }
-        }
     }
 
     /// Waits a little for the next piece of an unfinished frame. Returns the first word of its line. The
@@ -191,8 +201,9 @@ impl Consumer {
         self.segment.wake_requested().store(0, Ordering::Relaxed);
     }
 
-    /// Publishes progress to the producer. `receive_staged` also publishes, often enough that the producer
+    /// Publishes progress to the producer. Receiving also publishes, often enough that the producer
     /// finds room once the consumer has read the whole ring.
+    #[cold]
     pub(crate) fn publish_progress(&mut self) {
         if self.lines == self.published_lines {
             return;
@@ -252,7 +263,7 @@ impl Consumer {
         self.segment.producer_core().load(Ordering::Relaxed).checked_sub(1)
     }
 
-    #[inline]
+    #[inline(always)]
     fn first_word(&self) -> u64 {
         // SYNC POINT: line
         self.segment.line(self.lines)[0].load(Ordering::Acquire)

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 
 use homespun_engine::transport::{Full, Sent};
-use homespun_engine::wire::Header;
+use homespun_engine::wire::{Header, Message};
 
 use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
 use crate::ring::{INLINE_MAX_BYTES, PREFETCH_LINES, round_up_to_data_unit};
@@ -75,8 +75,19 @@ impl Producer {
     }
 
     /// Writes a frame with at most [`INLINE_MAX_BYTES`] of payload, whole or not at all.
-    #[inline]
     pub(crate) fn send_inline(&mut self, header: &Header, payload: &[u8]) -> Result<(), Full> {
+        self.write_inline(header, payload)
+    }
+
+    /// As [`send_inline`](Self::send_inline), for a message. The compiler makes the layout of a message out
+    /// of the general one.
+    #[inline(always)]
+    pub(crate) fn send_message(&mut self, message: &Message, payload: &[u8]) -> Result<(), Full> {
+        self.write_inline(&Header::Message(*message), payload)
+    }
+
+    #[inline(always)]
+    fn write_inline(&mut self, header: &Header, payload: &[u8]) -> Result<(), Full> {
         debug_assert!(payload.len() <= INLINE_MAX_BYTES && !self.is_mid_frame());
         if payload.len() <= line::inline_room_bytes(header) {
             if !self.try_find_room(0) {
@@ -152,7 +163,7 @@ impl Producer {
 
     /// Returns whether the consumer has asked to be woken, and clears the request. Returns false if this
     /// side has published nothing since the last call. At most one call returns true for each request.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_wake_request(&mut self) -> bool {
         if !std::mem::take(&mut self.has_published) {
             return false;
@@ -228,12 +239,12 @@ impl Producer {
 
     /// Returns whether there is room for a line, and for a piece in the data area. If the known room is too
     /// small, reads the consumer's progress.
-    #[inline]
+    #[inline(always)]
     fn try_find_room(&mut self, piece_bytes: usize) -> bool {
         self.has_known_room(piece_bytes) || self.try_find_room_after_refresh(piece_bytes)
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_known_room(&self, piece_bytes: usize) -> bool {
         self.lines < self.lines_end && round_up_to_data_unit(piece_bytes) <= self.bytes_end - self.bytes
     }
@@ -269,13 +280,13 @@ impl Producer {
     }
 
     /// Publishes the first line of a frame whose first piece is in the data area.
-    #[inline]
+    #[inline(always)]
     fn publish_header_and_piece(&mut self, header: &Header, piece_bytes: usize) {
         self.publish_header_line(header, Payload::Outside(piece_bytes));
         self.bytes += round_up_to_data_unit(piece_bytes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn publish_header_line(&mut self, header: &Header, payload: Payload<'_>) {
         let line = self.segment.line(self.lines);
         let put = |place: usize, word| line[place].store(word, Ordering::Relaxed);
@@ -284,7 +295,7 @@ impl Producer {
     }
 
     /// Publishes a line by writing its first word. All other words must already be written.
-    #[inline]
+    #[inline(always)]
     fn publish_first_word(&mut self, first: u64) {
         // SYNC POINT: line
         self.segment.line(self.lines)[0].store(first, Ordering::Release);

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::limits::{
-    CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES, IDLE_PASSES_PER_CLOCK_READ, SLOW_PASS_NS,
+    CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES, IDLE_PASSES_PER_CLOCK_READ, SHORT_PASSES_MAX, SLOW_PASS_NS,
     SLOW_PASSES_PER_KERNEL_POLL,
 };
 
@@ -41,17 +41,24 @@ impl Pace {
         }
     }
 
-    /// Counts a pass that has found nothing, the last of so many in a row. Returns whether it must poll the
-    /// kernel, since idle passes are slow.
+    /// Counts passes that have found nothing, the last of so many in a row. Returns whether the last one must
+    /// poll the kernel, since idle passes are slow.
     #[inline]
-    pub(super) fn count_idle_pass(&mut self, in_a_row: u32) -> bool {
-        self.idle_passes += 1;
-        self.idle_passes_since_kernel_poll += 1;
+    pub(super) fn count_idle_passes(&mut self, passes: u32, in_a_row: u32) -> bool {
+        self.idle_passes += passes;
+        self.idle_passes_since_kernel_poll += passes;
         if self.idle_passes >= IDLE_PASSES_PER_CLOCK_READ {
             self.read_clock();
         }
         (self.is_crowded || self.is_slow && in_a_row >= SLOW_PASSES_PER_KERNEL_POLL)
             && self.idle_passes_since_kernel_poll >= SLOW_PASSES_PER_KERNEL_POLL
+    }
+
+    /// Returns how many passes in a row may be short. None while passes are slow: the thread is to find soon
+    /// what only another pass finds.
+    #[inline(always)]
+    pub(super) fn short_passes_max(&self) -> u32 {
+        if self.is_slow | self.is_crowded { 0 } else { SHORT_PASSES_MAX }
     }
 
     /// Records that a pass has polled the kernel.
@@ -97,7 +104,7 @@ mod tests {
         time.forced_switches.fetch_add(switches, Ordering::Relaxed);
         for pass in 1..=IDLE_PASSES_PER_CLOCK_READ {
             time.now_ns.fetch_add(interval_ns, Ordering::Relaxed);
-            must_poll = pace.count_idle_pass(pass);
+            must_poll = pace.count_idle_passes(1, pass);
         }
         must_poll
     }
@@ -134,9 +141,9 @@ mod tests {
         for _ in 0..2 {
             pace.kernel_polled();
             for _ in 1..SLOW_PASSES_PER_KERNEL_POLL {
-                assert!(!pace.count_idle_pass(1));
+                assert!(!pace.count_idle_passes(1, 1));
             }
-            assert!(pace.count_idle_pass(1), "they need not be in a row");
+            assert!(pace.count_idle_passes(1, 1), "they need not be in a row");
         }
     }
 
@@ -145,7 +152,7 @@ mod tests {
         let time = Arc::new(ManualTime::default());
         let mut pace = Pace::new(Clock::Manual(time.clone()));
         assert!(polls_after(&mut pace, &time, SLOW_PASS_NS, 0));
-        assert!(!pace.count_idle_pass(SLOW_PASSES_PER_KERNEL_POLL - 1));
-        assert!(pace.count_idle_pass(SLOW_PASSES_PER_KERNEL_POLL));
+        assert!(!pace.count_idle_passes(1, SLOW_PASSES_PER_KERNEL_POLL - 1));
+        assert!(pace.count_idle_passes(1, SLOW_PASSES_PER_KERNEL_POLL));
     }
 }

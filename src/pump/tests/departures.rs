@@ -32,8 +32,8 @@ impl RecordedEndpoint {
 
     /// Injects a message by the shortest path. Returns whether the link has taken the message.
     fn inject(&self) -> bool {
-        let injected = self.endpoint.pump.try_inject(self.to, None, None, b"inject");
-        let is_sent = injected.expect("a peer");
+        let message = SendMsg { buffers: &b"inject"[..], to: self.to, ..SendMsg::default() };
+        let is_sent = self.endpoint.pump.try_send_at_once(&message, Signalled::No, None);
         if !is_sent {
             // The path of all other posts connects.
             self.post(false);
