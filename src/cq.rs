@@ -8,9 +8,9 @@ mod ring;
 mod signals;
 mod strerror;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::{fmt, mem};
 
 use homespun_engine::buffer::Buffer;
 use homespun_engine::errno::Errno;
@@ -379,9 +379,13 @@ impl CompletionQueue {
             return Ok(None);
         }
         let mut count = 0;
-        if let Some((completion, source)) = &reader.taken {
+        if let Some((completion, source)) = reader.taken {
             count = 1;
-            look(0, completion, *source);
+            look(0, &completion, source);
+            // Most completions of the raw tier have no buffer. Then nothing is dropped.
+            if matches!(completion.buffer, Buffer::None) {
+                mem::forget(completion);
+            }
         }
         if self.shared.has_unread() && (count < max || max == 0) {
             count += self.look_at_ring(count, max, &mut look);

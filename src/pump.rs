@@ -10,6 +10,7 @@ mod duties;
 mod posting;
 mod queues;
 mod receive_context;
+mod receive_lane;
 mod send_lane;
 #[cfg(feature = "simulator")]
 mod simulated;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use homespun_engine::address::Address;
 use homespun_engine::buffer::{Destination, SegmentMut};
-use homespun_engine::completion::{EndedOperation, FailedOperation};
+use homespun_engine::completion::{EndedOperation, FailedOperation, Sink};
 use homespun_engine::engine::{Config, Engine, InjectedWrite};
 use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::flags::CounterEvents;
@@ -117,14 +118,27 @@ impl<T: Transport> State<T> {
     fn pass_without_reader(&mut self) -> u32 {
         let State { engine, transport, bound: Some(bound), timekeeper, .. } = self else { return 0 };
         let mut queues = WithoutReader(bound.queues_without_reader());
-        engine.deliver_held(&mut queues);
-        let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
-        if engine.awaits_timeout() {
-            timekeeper.count_pass_or_advance_time(engine, &mut queues);
-        }
-        engine.transmit(transport, &mut queues);
-        transport.flush();
+        let received = pass(engine, transport, timekeeper, &mut queues);
+        drop(queues);
+        self.note_quiet();
         received
+    }
+
+    /// Makes a pass for a reader of a completion queue.
+    #[inline(never)]
+    fn pass_for_reader(&mut self, reader: &mut Reader<'_>) {
+        let State { engine, transport, bound: Some(bound), timekeeper, .. } = self else { return };
+        {
+            let mut queues = bound.queues_for_reader(reader);
+            pass(engine, transport, timekeeper, &mut queues);
+            // The queues are dropped in place here: a call of `drop` would move them.
+        }
+        self.note_quiet();
+    }
+
+    /// Records after a pass whether the next one has nothing to do but to receive.
+    fn note_quiet(&mut self) {
+        self.is_quiet = self.duties.is_empty() && self.engine.is_quiet();
     }
 
     /// Makes all progress for which no frame must arrive first, such as telling a peer that its message has
@@ -183,6 +197,25 @@ impl<T: Transport> State<T> {
             _ => self.rearm_transport_or_wake_sleepers(),
         }
     }
+}
+
+/// Makes a pass: delivers completions that waited for room, receives, and transmits. Returns the number of frames
+/// received.
+#[inline(always)]
+fn pass(
+    engine: &mut Engine,
+    transport: &mut impl Transport,
+    timekeeper: &mut Timekeeper,
+    queues: &mut impl Sink,
+) -> u32 {
+    engine.deliver_held(queues);
+    let received = transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(queues));
+    if engine.awaits_timeout() {
+        timekeeper.count_pass_or_advance_time(engine, queues);
+    }
+    engine.transmit(transport, queues);
+    transport.flush();
+    received
 }
 
 /// The result of arming a transport that will wake a thread when it needs a pass.
@@ -558,7 +591,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
             context.deliver_mail_and_fire();
         }
         // Held but for the pauses: each call of the engine may use the memory of regions and receives.
-        let mut pass = self.lock_closing_pass(&mut engine);
+        let mut guard = self.lock_closing_pass(&mut engine);
         transport.stop_accepting();
         let clock = timekeeper.clock().clone();
         let deadline = clock.now() + linger;
@@ -570,16 +603,11 @@ impl<T: Transport> EndpointPump for Pump<T> {
                 let _is_connected = engine.shutdown(&mut transport, &mut sink);
             }
             while engine.has_unsent() && clock.now() < deadline {
-                transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
                 engine.end_fetch_delays();
-                if engine.awaits_timeout() {
-                    timekeeper.count_pass_or_advance_time(&mut engine, &mut sink);
-                }
-                engine.transmit(&mut transport, &mut sink);
-                transport.flush();
-                drop(pass);
+                pass(&mut engine, &mut transport, &mut timekeeper, &mut sink);
+                drop(guard);
                 patience.pause(&clock, deadline);
-                pass = self.lock_closing_pass(&mut engine);
+                guard = self.lock_closing_pass(&mut engine);
             }
         }
         engine.close_links(&mut transport);
@@ -587,12 +615,12 @@ impl<T: Transport> EndpointPump for Pump<T> {
         while transport.draining_count() > 0 && clock.now() < deadline {
             transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut sink));
             transport.flush();
-            drop(pass);
+            drop(guard);
             patience.pause(&clock, deadline);
-            pass = self.lock_closing_pass(&mut engine);
+            guard = self.lock_closing_pass(&mut engine);
         }
-        *pass = None;
-        drop(pass);
+        *guard = None;
+        drop(guard);
         // Meanwhile, peers may have made accesses that a counter counts.
         self.fire_due_works();
     }
@@ -602,31 +630,16 @@ impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
         let Some(mut guard) = lock_for_poll(&self.state) else { return };
         let Some(state) = guard.as_mut() else { return };
-        let State { engine, transport, bound: Some(bound), timekeeper, is_quiet, .. } = state else { return };
         reader.allow_hand_over_if_ring_empty();
-        if *is_quiet {
-            let budget_frames = reader.budget_frames();
-            let mut queues = bound.queues_for_reader(reader);
-            let mut arrivals = engine.arrivals(&mut queues);
-            if transport.receive_at_once(budget_frames, &mut arrivals).is_some() {
-                *is_quiet = !arrivals.needs_pass();
-                state.polls = state.polls.wrapping_add(1);
-                return;
-            }
-        }
-        {
-            let mut queues = bound.queues_for_reader(reader);
-            engine.deliver_held(&mut queues);
-            transport.receive(RECEIVE_BUDGET_FRAMES, &mut engine.arrivals(&mut queues));
-            if engine.awaits_timeout() {
-                timekeeper.count_pass_or_advance_time(engine, &mut queues);
-            }
-            engine.transmit(transport, &mut queues);
-            transport.flush();
-            // The queues are dropped in place here: a call of `drop` would move them.
-        }
         state.polls = state.polls.wrapping_add(1);
-        state.is_quiet = state.duties.is_empty() && state.engine.is_quiet();
+        if state.is_quiet
+            && let State { engine, transport, bound: Some(bound), is_quiet, .. } = state
+            && let Some(is_still_quiet) = bound.receive_at_once(reader, engine, transport)
+        {
+            *is_quiet = is_still_quiet;
+            return;
+        }
+        state.pass_for_reader(reader);
         if !state.duties.is_empty() {
             self.run_duties(&mut guard, Purpose::Poll);
         }

@@ -30,6 +30,26 @@ pub struct EndedOperation {
     pub buffer: Buffer,
 }
 
+/// A receive that has succeeded and hands no buffer back. The fields are those of [`EndedOperation`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "`EndedOperation` documents them")]
+pub struct Received {
+    pub context: u64,
+    pub flags: CompletionFlags,
+    pub len_bytes: usize,
+    pub data: u64,
+    pub tag: u64,
+    pub source: PeerId,
+}
+
+impl From<Received> for EndedOperation {
+    #[inline(always)]
+    fn from(received: Received) -> EndedOperation {
+        let Received { context, flags, len_bytes, data, tag, source } = received;
+        EndedOperation { context, flags, len_bytes, data, tag, source: Some(source), buffer: Buffer::None }
+    }
+}
+
 impl EndedOperation {
     /// Returns the completion of an operation on a peer, without a length.
     #[inline(always)]
@@ -110,6 +130,14 @@ pub trait Sink {
     ///
     /// Hands the completion back if there is no room.
     fn complete(&mut self, completion: EndedOperation, peers: &Peers) -> Result<(), EndedOperation>;
+
+    /// Takes the completion of a receive that has succeeded and hands no buffer back, if the sink has a shorter
+    /// way for it than [`complete`](Self::complete). Returns whether it has taken the completion.
+    #[inline(always)]
+    fn complete_receive(&mut self, received: Received, peers: &Peers) -> bool {
+        let _ = (received, peers);
+        false
+    }
 
     /// Takes the completion of an operation that failed.
     ///

@@ -43,6 +43,7 @@ impl Criteria {
     }
 
     /// Whether the criteria accept a message with this sender and tag.
+    #[inline(always)]
     pub fn accepts(&self, source: PeerId, tag: u64) -> bool {
         let ignore = if mutated!("fi_tagged/tag-matches-without-ignored-bits") { 0 } else { self.ignore };
         let matched = if mutated!("fi_endpoint/tag-format") { u64::MAX >> 1 } else { u64::MAX };
@@ -67,6 +68,7 @@ struct Envelope {
 }
 
 impl Envelope {
+    #[inline(always)]
     fn is_accepted_by(&self, criteria: &Criteria) -> bool {
         criteria.accepts(self.source, self.tag)
     }

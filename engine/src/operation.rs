@@ -11,7 +11,7 @@ pub use self::level::{FlushKind, Level, Signalled};
 pub use self::transmit::{TransmitOp, TransmitOptions, TransmitRequest};
 use crate::atomic::{AtomicKind, AtomicOp, Datatype};
 use crate::buffer::{Buffer, Destination, Fetched, Source};
-use crate::completion::{EndedOperation, FailedOperation};
+use crate::completion::{EndedOperation, FailedOperation, Received};
 use crate::error::{BadMemory, Misuse, OperationError};
 use crate::flags::{CompletionFlags, CounterEvents};
 use crate::initiator::Turn;
@@ -530,18 +530,13 @@ impl Receive {
         placed_bytes: usize,
     ) -> EndedOperation {
         let buffer = self.destination.take_buffer(placed_bytes);
-        EndedOperation { buffer, ..self.completion_without_buffer(source, message, placed_bytes) }
+        EndedOperation { buffer, ..self.without_buffer(source, message, placed_bytes).into() }
     }
 
     /// As [`take_completion`](Self::take_completion), for a destination that gives no buffer.
     // Inlined, like all functions that pass completions on: to move a completion costs more than to make it.
     #[inline(always)]
-    pub(crate) fn completion_without_buffer(
-        &self,
-        source: PeerId,
-        message: &Message,
-        placed_bytes: usize,
-    ) -> EndedOperation {
+    pub(crate) fn without_buffer(&self, source: PeerId, message: &Message, placed_bytes: usize) -> Received {
         let mut flags = CompletionFlags::of_receive(self.tagged);
         flags.set(
             CompletionFlags::REMOTE_CQ_DATA,
@@ -560,7 +555,7 @@ impl Receive {
             false => (mutated!("fi_msg/message-boundaries"), mutated!("fi_msg/remote-data-arrives")),
         };
         let (data, tag) = (message.data.unwrap_or(0), message.tag.unwrap_or(0));
-        EndedOperation {
+        Received {
             context: if mutated!("fi_msg/context-comes-back") { 0 } else { self.context },
             flags,
             len_bytes: match placed_bytes {
@@ -577,8 +572,7 @@ impl Receive {
                 tag if mutated!("fi_cq/tag-host-order") => tag.swap_bytes(),
                 tag => tag,
             },
-            source: Some(source),
-            buffer: Buffer::None,
+            source,
         }
     }
 

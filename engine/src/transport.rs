@@ -467,9 +467,10 @@ pub trait Transport: Send + 'static {
     /// writable links; 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
 
-    /// A short [`receive`](Self::receive): reports up to about `budget_frames` frames of links that are
-    /// likely to have some, and looks for nothing else. Returns their number, or `None` if the caller must
-    /// call `receive` instead. The transport returns `None` so often that nothing else waits for long.
+    /// A short [`receive`](Self::receive): offers up to `budget_frames` messages of links that are likely to
+    /// have some to [`FrameHandler::take_message`], and looks for nothing else. Returns the number of messages
+    /// that were taken, or `None` if the caller must call `receive` instead. The transport returns `None` if it
+    /// has other frames, and so often that nothing else waits for long.
     fn receive_at_once(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> Option<u32> {
         let _ = (budget_frames, receiver);
         None
@@ -543,10 +544,14 @@ pub trait FrameHandler {
     /// Handles a whole frame. `payload` has the length that the header says.
     fn frame(&mut self, link: LinkId, header: &Header, payload: &[u8]);
 
-    /// As [`frame`](Self::frame), for a message. Most frames of most programs are messages.
+    /// Handles a whole message, if the place of its payload is known and nothing else is to be done: most
+    /// messages of most programs. Calls `read` once with memory of the length that `message` states; `read`
+    /// fills the memory with the payload. Returns whether it has handled the message. If not, it has not called
+    /// `read`, and the transport reports the message as any other frame.
     #[inline(always)]
-    fn message(&mut self, link: LinkId, message: &Message, payload: &[u8]) {
-        self.frame(link, &Header::Message(*message), payload);
+    fn take_message(&mut self, link: LinkId, message: &Message, read: impl FnOnce(&mut [u8])) -> bool {
+        let _ = (link, message, read);
+        false
     }
 
     /// Handles the header of a frame. At least one byte of payload follows.

@@ -29,8 +29,8 @@ impl<R> FarHandler<'_, R> {
 
 impl<R: FrameHandler> FrameHandler for NearHandler<'_, R> {
     #[inline(always)]
-    fn message(&mut self, link: LinkId, message: &Message, payload: &[u8]) {
-        self.receiver.message(CarriedLink::Near(link).link_id(), message, payload);
+    fn take_message(&mut self, link: LinkId, message: &Message, read: impl FnOnce(&mut [u8])) -> bool {
+        self.receiver.take_message(CarriedLink::Near(link).link_id(), message, read)
     }
 
     #[inline]

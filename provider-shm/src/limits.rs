@@ -109,8 +109,11 @@ pub const SLOW_PASSES_PER_KERNEL_POLL: u32 = 4;
 /// How many idle passes come between two readings of the clock that tells whether they are slow.
 pub const IDLE_PASSES_PER_CLOCK_READ: u32 = 64;
 
-/// How many passes in a row only read messages from the hot rings.
+/// How many passes in a row only read messages from the hot rings, if the last one has found none.
 pub const SHORT_PASSES_MAX: u32 = 15;
+
+/// How many passes in a row only read messages from the hot rings, whatever they find.
+pub const BUSY_SHORT_PASSES_MAX: u32 = 255;
 
 /// A ring becomes cold after this many polls in a row that find it empty. With several hot rings, this
 /// number is divided by their number.

@@ -162,6 +162,10 @@ pub(crate) fn emit_line_returning_first_word(
                 bytes.len() as u64 == payload_len_bytes && bytes.len() <= inline_room_bytes(header)
             );
             let mut rest = bytes;
+            if let Ok(only) = bytes.try_into() {
+                push(u64::from_le_bytes(only));
+                rest = &[];
+            }
             while let Some((word, further)) = rest.split_first_chunk() {
                 push(u64::from_le_bytes(*word));
                 rest = further;
@@ -238,21 +242,53 @@ pub(crate) fn parse_line(
     }
 }
 
-/// Reads the line of a message whose payload is inline. Returns the message and its length, or `None` for any
-/// other line, also a malformed one.
+/// The place of the payload of a message that has arrived whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FoundMessage {
+    /// In the line, from this word on.
+    Inline { place: usize },
+    /// In the data area, in one piece.
+    Outside,
+}
+
+/// Reads the line of a message whose payload has arrived whole, and whose sender awaits no reply. Returns `None`
+/// for any other line, also for a malformed one. Other than [`parse_line`], does not look at the padding of
+/// inline payload.
 #[inline(always)]
-pub(crate) fn parse_message_line(
+pub(crate) fn parse_plain_message_line(
     first: u64,
     word: impl Fn(usize) -> u64,
-    payload: &mut [u8; ROOM_MAX_BYTES],
-) -> Option<(Message, usize)> {
-    if (first >> field::KIND) as u8 != COMMON_KIND {
+) -> Option<(Message, FoundMessage)> {
+    let (kind, flags) = ((first >> field::KIND) as u8, (first >> field::FLAGS) as u8);
+    if kind != COMMON_KIND {
         return None;
     }
-    let form = Form::new(COMMON_KIND, (first >> field::FLAGS) as u8).ok()?;
-    match parse_inline_line(form, usize::from((first >> field::LEN) as u16), word, payload).ok()? {
-        Parsed::Frame(Header::Message(message), Found::Inline(len_bytes)) => Some((message, len_bytes)),
-        _ => None,
+    let len_bytes = usize::from((first >> field::LEN) as u16);
+    let mut used = 0;
+    let message = Message::decode_plain(flags & !OUTSIDE, len_bytes as u64, || {
+        used += 1;
+        word(used)
+    })?;
+    let fits = len_bytes <= room_bytes_beside_words(used);
+    if flags & OUTSIDE == 0 {
+        fits.then_some((message, FoundMessage::Inline { place: 1 + used }))
+    } else {
+        (!fits && len_bytes <= PIECE_MAX_BYTES).then_some((message, FoundMessage::Outside))
+    }
+}
+
+/// Copies inline payload out of the words from `place` on.
+#[inline(always)]
+pub(crate) fn copy_out_inline(place: usize, word: impl Fn(usize) -> u64, into: &mut [u8]) {
+    if let Ok(only) = <&mut [u8; WORD_BYTES]>::try_from(&mut *into) {
+        *only = word(place).to_le_bytes();
+        return;
+    }
+    for (bytes, at) in into.chunks_mut(WORD_BYTES).zip(place..LINE_WORDS) {
+        match <&mut [u8; WORD_BYTES]>::try_from(&mut *bytes) {
+            Ok(whole) => *whole = word(at).to_le_bytes(),
+            Err(_) => bytes.copy_from_slice(&word(at).to_le_bytes()[..bytes.len()]),
+        }
     }
 }
 

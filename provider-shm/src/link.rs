@@ -199,6 +199,7 @@ impl Link {
 
     /// Wakes a peer that waits for room in its ring, if this side has published progress since the last
     /// call.
+    #[inline(always)]
     pub(crate) fn wake_peer_if_room_requested(&mut self) {
         if let (Some(incoming), Some(outgoing)) = (&mut self.incoming, &self.outgoing)
             && incoming.ring.take_room_request()

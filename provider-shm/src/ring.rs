@@ -13,7 +13,7 @@ pub(crate) mod recorder;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use consumer::{Consumer, RingEnd, Staging};
+pub(crate) use consumer::{Consumer, Offered, RingEnd, Staging};
 pub(crate) use producer::Producer;
 
 use crate::line::{PIECE_MAX_BYTES, PIECE_MIN_BYTES};

@@ -29,15 +29,15 @@ use homespun_engine::wire::{Header, Message};
 
 use crate::clock::Clock;
 use crate::limits::{
-    BUSY_PASSES_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES, IDLE_PASSES_PER_KERNEL_POLL,
-    PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
-    SHORT_PASSES_MAX,
+    BUSY_PASSES_PER_KERNEL_POLL, BUSY_SHORT_PASSES_MAX, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES,
+    IDLE_PASSES_PER_KERNEL_POLL, PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES,
+    ROOM_LOOK_MAX_LINKS,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
-use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
+use crate::ring::{INLINE_MAX_BYTES, Offered, RingEnd, Staging};
 use crate::shareable;
 use crate::transport::pace::Pace;
 use crate::transport::policy::{PolicyRefusal, forbidding_error};
@@ -94,8 +94,7 @@ pub struct ShmTransport {
     idle_passes: u32,
     /// How many passes have gone by since the last poll of the kernel.
     passes_since_kernel_poll: u32,
-    /// How many short passes have gone by since the last pass that was not short. More than their maximum if
-    /// the next one must not be short.
+    /// How many short passes have gone by since the last pass that was not short.
     short_passes: u32,
     pace: Pace,
     /// Links whose connect found no endpoint beside TCP, with the address of the connect, until
@@ -289,7 +288,7 @@ impl Transport for ShmTransport {
     }
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        let short_passes = mem::take(&mut self.short_passes).min(SHORT_PASSES_MAX);
+        let short_passes = mem::take(&mut self.short_passes);
         self.passes_since_kernel_poll += 1;
         let has_idled = self.idle_passes >= GAP_MAX_PASSES
             && self.idle_passes.is_multiple_of(IDLE_PASSES_PER_KERNEL_POLL);
@@ -311,12 +310,11 @@ impl Transport for ShmTransport {
         0
     }
 
-    /// Reads messages from the hot rings. The passes between two calls of [`receive`](Self::receive) count as
-    /// one pass.
+    /// Reads messages from the hot rings in turn. Only for [`Pace`] is this a pass of its own.
     #[inline(always)]
     fn receive_at_once(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> Option<u32> {
         let listed = self.control_ready.len() | self.writable.len() | self.full.len();
-        if self.short_passes >= self.pace.short_passes_max()
+        if self.short_passes >= BUSY_SHORT_PASSES_MAX
             || listed > 0
             || self.hot.is_empty()
             || self.generation.is_in_forked_child()
@@ -333,23 +331,25 @@ impl Transport for ShmTransport {
             let Some(Slot::Made(link)) = self.links.get_mut(id) else { return None };
             let Some(incoming) = &mut link.incoming else { return None };
             let before = reported;
-            while reported < budget_frames && incoming.ring.receive_message(id, receiver) {
-                reported += 1;
+            while reported < budget_frames {
+                match incoming.ring.offer_message(id, receiver) {
+                    Offered::Taken => reported += 1,
+                    Offered::Nothing => break,
+                    // The pass that the caller makes next reads it.
+                    Offered::Refused => return None,
+                }
             }
             if reported > before {
                 incoming.empty_polls = 0;
                 self.idle_passes = 0;
                 link.note_messages_read();
-            } else if !incoming.ring.is_empty() {
-                // Another frame, which this pass does not read.
-                self.short_passes = u32::MAX;
             }
             self.turn += 1;
             if reported >= budget_frames {
                 break;
             }
         }
-        Some(reported)
+        (reported > 0 || self.short_passes <= self.pace.short_passes_max()).then_some(reported)
     }
 
     fn reports_writable_links(&self) -> bool {

@@ -306,7 +306,7 @@ impl Completion {
 
 impl CqFormat {
     /// Clears the fields that this format excludes.
-    fn clear_excluded_fields(self, completion: &mut Completion) {
+    pub(super) fn clear_excluded_fields(self, completion: &mut Completion) {
         if self == CqFormat::Tagged {
             return;
         }

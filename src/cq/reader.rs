@@ -3,10 +3,12 @@
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use homespun_engine::completion::EndedOperation;
+use homespun_engine::buffer::Buffer;
+use homespun_engine::completion::{EndedOperation, Received};
 
 use super::completion::{Completion, CqFormat};
 use crate::av::FabricAddress;
+use crate::tag::Tag;
 
 /// The largest number of frames that a short pass receives.
 const SHORT_PASS_MAX_FRAMES: u32 = 64;
@@ -61,6 +63,23 @@ impl<'a> Reader<'a> {
     ) {
         let (completion, _) = self.taken.insert((Completion::default(), source));
         completion.fill(ended, format);
+        self.wants_one = false;
+    }
+
+    /// As [`hand_over_completion`](Self::hand_over_completion), for a receive that hands no buffer back.
+    #[inline(always)]
+    pub(crate) fn hand_over_receive(
+        &mut self,
+        received: Received,
+        format: CqFormat,
+        source: Option<FabricAddress>,
+    ) {
+        let Received { context, flags, len_bytes, data, tag, source: _ } = received;
+        let completion = Completion { context, flags, len_bytes, data, tag: Tag(tag), buffer: Buffer::None };
+        let (completion, _) = self.taken.insert((completion, source.unwrap_or(FabricAddress::UNSPECIFIED)));
+        if format != CqFormat::Tagged {
+            format.clear_excluded_fields(completion);
+        }
         self.wants_one = false;
     }
 

@@ -83,8 +83,8 @@ fn overrun_ring_forbids_hand_over_to_a_reader() {
 fn read_of_more_entries_than_the_queue_holds_drives_progress() {
     let cq = open_cq(ResourceManagement::Enabled);
     push_context(&cq, 1);
-    assert_eq!(cq.shared().count_read_and_choose_kind(1), ReadKind::EntriesOnly);
-    assert_eq!(cq.shared().count_read_and_choose_kind(2), ReadKind::WithProgress);
+    assert!(cq.shared().count_read_if_ring_suffices(1));
+    assert!(!cq.shared().count_read_if_ring_suffices(2));
 }
 
 #[test]

@@ -18,13 +18,14 @@ use crate::wire::{Atomic, CountedWrite, Header, Message, Rma, RmaKind};
 pub struct Arrivals<'a, S> {
     engine: &'a mut Engine,
     sink: &'a mut S,
-    needs_pass: bool,
+    has_held_report: bool,
 }
 
 impl<S> Arrivals<'_, S> {
-    /// Whether anything has arrived that the engine must do more about, in a pass.
-    pub fn needs_pass(&self) -> bool {
-        self.needs_pass
+    /// Whether a message [was taken](FrameHandler::take_message) whose report waits for room in the sink.
+    #[inline(always)]
+    pub fn has_held_report(&self) -> bool {
+        self.has_held_report
     }
 }
 
@@ -33,7 +34,7 @@ impl Engine {
     /// peeks may find all that earlier ones have received.
     pub fn arrivals<'a, S: Sink>(&'a mut self, sink: &'a mut S) -> Arrivals<'a, S> {
         self.receive_side.show_all_to_peeks();
-        Arrivals { engine: self, sink, needs_pass: false }
+        Arrivals { engine: self, sink, has_held_report: false }
     }
 
     /// Lets peeks find what has arrived before this frame: one of the two applications may learn of it. Of a
@@ -230,13 +231,6 @@ impl<S: Sink> Arrivals<'_, S> {
         }
     }
 
-    /// Handles a message that does not end a receive at once.
-    #[cold]
-    #[inline(never)]
-    fn frame_in_general(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
-        self.frame(id, header, payload);
-    }
-
     /// Counts bytes of a read that are in their destination.
     fn count_read_bytes(&mut self, id: LinkId, count_bytes: usize) {
         let engine = &mut *self.engine;
@@ -264,17 +258,14 @@ impl<S: Sink> Arrivals<'_, S> {
 
 impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     #[inline(always)]
-    fn message(&mut self, id: LinkId, message: &Message, payload: &[u8]) {
-        match self.engine.end_receive_at_once(id, message, payload, self.sink) {
-            EndedAtOnce::Reported => {}
-            EndedAtOnce::ReportHeld => self.needs_pass = true,
-            EndedAtOnce::No => self.frame_in_general(id, &Header::Message(*message), payload),
-        }
+    fn take_message(&mut self, id: LinkId, message: &Message, read: impl FnOnce(&mut [u8])) -> bool {
+        let ended = self.engine.end_receive_at_once(id, message, read, self.sink);
+        self.has_held_report |= ended == EndedAtOnce::ReportHeld;
+        ended != EndedAtOnce::No
     }
 
     #[inline(always)]
     fn frame(&mut self, id: LinkId, header: &Header, payload: &[u8]) {
-        self.needs_pass = true;
         if let Header::Message(message) = header {
             let engine = &mut *self.engine;
             let (receiver, mut effects) = engine.receive_side_and_effects(self.sink);
@@ -323,7 +314,6 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     }
 
     fn frame_begun(&mut self, id: LinkId, header: &Header) {
-        self.needs_pass = true;
         let engine = &mut *self.engine;
         if engine.links.get(id).is_none() {
             return engine.frame_begun_on_handshake_link(id, header, self.sink);
@@ -383,7 +373,6 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     }
 
     fn bytes_placed(&mut self, id: LinkId, count_bytes: usize) {
-        self.needs_pass = true;
         self.unblock_peer_if_any_blocked(id);
         let engine = &mut *self.engine;
         if engine.arriving_read_piece(id).is_some() {
@@ -399,7 +388,6 @@ impl<S: Sink> FrameHandler for Arrivals<'_, S> {
     }
 
     fn payload_arrived(&mut self, id: LinkId, bytes: &[u8]) {
-        self.needs_pass = true;
         self.unblock_peer_if_any_blocked(id);
         let engine = &mut *self.engine;
         let Some(link) = engine.links.get_mut(id) else {

@@ -7,7 +7,7 @@ mod targeting;
 
 use super::Engine;
 use super::receive_side::ReceiveSide;
-use crate::completion::{EndedOperation, FailedOperation, Sink};
+use crate::completion::{EndedOperation, FailedOperation, Received, Sink};
 use crate::flags::CounterEvents;
 use crate::link::Links;
 use crate::link_fault::LinkFault;
@@ -56,6 +56,11 @@ impl<S: Sink> ReceiverEffects for LinksAndSink<'_, S> {
     #[inline(always)]
     fn complete(&mut self, completion: EndedOperation, _: Option<MemberId>) -> Result<(), EndedOperation> {
         self.sink.complete(completion, self.peers)
+    }
+
+    #[inline(always)]
+    fn complete_receive(&mut self, received: Received) -> bool {
+        self.sink.complete_receive(received, self.peers)
     }
 
     fn fail(&mut self, failure: FailedOperation, _: Option<MemberId>) -> Result<(), FailedOperation> {

@@ -37,8 +37,8 @@ impl Engine {
     }
 
     /// Whether a pass has nothing to do but to receive. Then the caller may make a short one
-    /// ([`Transport::receive_at_once`]). After it, [`Arrivals::needs_pass`](super::Arrivals::needs_pass)
-    /// tells whether that still holds.
+    /// ([`Transport::receive_at_once`]). That still holds afterwards, unless a report
+    /// [is held](super::Arrivals::has_held_report).
     pub fn is_quiet(&self) -> bool {
         let ReceiveSide::Own(receiver) = &self.receive_side else { return false };
         let has_held =
@@ -54,12 +54,12 @@ impl Engine {
         &mut self,
         id: LinkId,
         message: &Message,
-        payload: &[u8],
+        read: impl FnOnce(&mut [u8]),
         sink: &mut impl Sink,
     ) -> EndedAtOnce {
         let Engine { receive_side: ReceiveSide::Own(receiver), links, peers, .. } = self else {
             return EndedAtOnce::No;
         };
-        receiver.end_receive_at_once(id, message, payload, &mut LinksAndSink { links, peers, sink })
+        receiver.end_receive_at_once(id, message, read, &mut LinksAndSink { links, peers, sink })
     }
 }

@@ -78,6 +78,7 @@ impl Index for PostedIndex {
     type Key = Criteria;
     type Query = Envelope;
 
+    #[inline(always)]
     fn is_match(key: &Criteria, query: &Envelope) -> bool {
         query.is_accepted_by(key)
     }

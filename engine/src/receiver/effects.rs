@@ -1,6 +1,6 @@
 //! The effects that a receiver asks its caller for.
 
-use crate::completion::{EndedOperation, FailedOperation, WorkEnd};
+use crate::completion::{EndedOperation, FailedOperation, Received, WorkEnd};
 use crate::flags::CounterEvents;
 use crate::held_reports::ReportOutcome;
 use crate::transport::LinkId;
@@ -16,6 +16,14 @@ pub(crate) trait ReceiverEffects {
     ///
     /// Returns the completion if there is no room.
     fn complete(&mut self, completion: EndedOperation, to: Option<MemberId>) -> Result<(), EndedOperation>;
+
+    /// As [`complete`](Self::complete), for a receive that hands no buffer back, if there is a shorter way.
+    /// Returns whether it was reported.
+    #[inline(always)]
+    fn complete_receive(&mut self, received: Received) -> bool {
+        let _ = received;
+        false
+    }
 
     /// Reports the failure of a receive or a peek to the member at which it failed, if there is
     /// one.

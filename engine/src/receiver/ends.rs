@@ -37,8 +37,8 @@ impl Receiver {
                 let completion = receive.take_completion(source, message, placed_bytes);
                 self.report_success(completion, Some(member), effects);
             } else {
-                let completion = receive.completion_without_buffer(source, message, placed_bytes);
-                self.complete_or_hold(completion, Some(member), effects);
+                let received = receive.without_buffer(source, message, placed_bytes);
+                self.complete_or_hold(received.into(), Some(member), effects);
             }
         } else if receive.signalled == Signalled::Deferred {
             return self.finish_deferred_receive(id, source, message, member, effects);

@@ -7,6 +7,7 @@ use super::links::{Arriving, IncomingMessage};
 use super::payload_destination::PayloadDestination;
 use super::{MemberId, ProtocolViolation, Receiver, ReceiverEffects};
 use crate::buffer::Destination;
+use crate::completion::EndedOperation;
 use crate::flags::CounterEvents;
 use crate::link_fault::LinkFault;
 use crate::mutated;
@@ -47,8 +48,8 @@ pub(crate) enum EndedAtOnce {
 }
 
 impl Receiver {
-    /// Ends the earliest posted receive with a message that has arrived whole, if it accepts the message, the
-    /// message fits, and nothing else is to be done: no acknowledgement and no grant of credit is due, no
+    /// Ends the earliest posted receive with a message that has arrived whole, if it accepts the message, has
+    /// room for it in one piece, and nothing else is to be done: no acknowledgement and no grant of credit is due, no
     /// report waits, and no [special case](Self::take_special_match) is to be looked at. This is what happens
     /// to most messages.
     #[inline(always)]
@@ -56,7 +57,7 @@ impl Receiver {
         &mut self,
         id: LinkId,
         message: &Message,
-        payload: &[u8],
+        read: impl FnOnce(&mut [u8]),
         effects: &mut impl ReceiverEffects,
     ) -> EndedAtOnce {
         let cost_bytes = message.eager_cost_bytes();
@@ -73,22 +74,25 @@ impl Receiver {
         };
         let Some(receive) = self.receives.get_mut(receive_id) else { return EndedAtOnce::No };
         let is_plain = receive.signalled == Signalled::Yes && receive.role == ReceiveRole::Single;
-        if !is_plain || payload.len() > receive.destination.len_bytes() {
-            return EndedAtOnce::No;
-        }
+        let len_bytes = clamp_to_usize(message.len_bytes);
+        let memory = receive.destination.contiguous_mut().and_then(|memory| memory.get_mut(..len_bytes));
+        let Some(memory) = memory.filter(|_| is_plain) else { return EndedAtOnce::No };
+        read(memory);
         link.grant.spend_and_return(cost_bytes, &mut self.budget);
         link.received_messages += 1;
         matching.take_first_posted();
-        receive.destination.copy_in(0, payload);
         effects.count(CounterEvents::RECV, member);
-        let completion = if receive.destination.gives_buffer() {
-            receive.take_completion(source, message, payload.len())
-        } else {
-            receive.completion_without_buffer(source, message, payload.len())
-        };
-        self.receives.remove(receive_id);
+        let gives_buffer = receive.destination.gives_buffer();
+        let received = receive.without_buffer(source, message, len_bytes);
         self.horizon.receive_ended();
-        match effects.complete(completion, Some(member)) {
+        if !gives_buffer && effects.complete_receive(received) {
+            // One segment of the caller's memory needs no drop.
+            mem::forget(self.receives.remove(receive_id));
+            return EndedAtOnce::Reported;
+        }
+        let buffer = receive.destination.take_buffer(len_bytes);
+        self.receives.remove(receive_id);
+        match effects.complete(EndedOperation { buffer, ..received.into() }, Some(member)) {
             Ok(()) => EndedAtOnce::Reported,
             Err(refused) => {
                 self.held.hold(Ok(refused));

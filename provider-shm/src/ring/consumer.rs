@@ -5,7 +5,7 @@ use std::{hint, mem};
 use homespun_engine::transport::{FrameHandler, LinkId};
 use homespun_engine::wire::{Header, WireError};
 
-use crate::line::{self, Found, Parsed, ROOM_MAX_BYTES};
+use crate::line::{self, Found, FoundMessage, Parsed, ROOM_MAX_BYTES};
 use crate::ring::{FRAME_MAX_BYTES, PREFETCH_LINES, PUBLISH_LINES, publish_bytes, round_up_to_data_unit};
 use crate::segment::Segment;
 use crate::sync::{Ordering, fence};
@@ -62,6 +62,16 @@ pub(crate) enum RingEnd {
     Finished,
     /// The ring ends inside a frame, or at another place than the producer has announced.
     Cut,
+}
+
+/// What became of the offer of the next frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// The ring has no further line.
+    Nothing,
+    Taken,
+    /// It was no message, or the handler has not taken it.
+    Refused,
 }
 
 impl Consumer {
@@ -121,23 +131,34 @@ impl Consumer {
         Ok(count)
     }
 
-    /// Reports the next frame, if the ring has one and it is a message that is whole in its line. Returns
-    /// whether it has reported one. If not, the ring is empty, or the next line is for
+    /// Offers the next frame to the handler, if the ring has one and it is a message whose payload has arrived
+    /// whole. Otherwise, and if the handler does not take it, the line is for
     /// [`receive_staged`](Self::receive_staged).
     #[inline(always)]
-    pub(crate) fn receive_message(&mut self, link: LinkId, receiver: &mut impl FrameHandler) -> bool {
+    pub(crate) fn offer_message(&mut self, link: LinkId, receiver: &mut impl FrameHandler) -> Offered {
         let first = self.first_word();
-        if !self.is_next_line(first) || self.left_bytes > 0 {
-            return false;
+        if !self.is_next_line(first) {
+            return Offered::Nothing;
         }
         let line = self.segment.line(self.lines);
         let word = |word: usize| line[word].load(Ordering::Relaxed);
-        let Some((message, len_bytes)) = line::parse_message_line(first, word, &mut self.payload) else {
-            return false;
+        let Some((message, found)) = line::parse_plain_message_line(first, word) else {
+            return Offered::Refused;
         };
-        receiver.message(link, &message, &self.payload[..len_bytes]);
+        let (segment, bytes) = (&self.segment, self.bytes);
+        let is_taken = self.left_bytes == 0
+            && receiver.take_message(link, &message, |into| match found {
+                FoundMessage::Inline { place } => line::copy_out_inline(place, word, into),
+                FoundMessage::Outside => read_outside(segment, bytes, into),
+            });
+        if !is_taken {
+            return Offered::Refused;
+        }
+        if found == FoundMessage::Outside {
+            self.bytes += round_up_to_data_unit(message.len_bytes as usize);
+        }
         self.advance_line();
-        true
+        Offered::Taken
     }
 
     /// Goes on to the next line.
@@ -153,7 +174,7 @@ impl Consumer {
     }
 
     /// Whether the ring holds no unread line at the moment.
-    #[inline]
+    #[cfg(all(any(test, fuzzing), not(loom)))]
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_next_line(self.first_word())
     }
@@ -391,6 +412,12 @@ impl Consumer {
             self.publish_pulled_classes_if_changed();
         }
     }
+}
+
+// Not inlined, since that would make the path of shorter messages longer.
+#[inline(never)]
+fn read_outside(segment: &Segment, position: u64, into: &mut [u8]) {
+    segment.read(position, into);
 }
 
 fn read_payload(segment: &Segment, writes_back: bool, position: u64, into: &mut [u8]) {

@@ -288,20 +288,30 @@ impl Producer {
 
     #[inline(always)]
     fn publish_header_line(&mut self, header: &Header, payload: Payload<'_>) {
-        let line = self.segment.line(self.lines);
+        let position = self.lines;
+        let line = self.segment.line(position);
         let put = |place: usize, word| line[place].store(word, Ordering::Relaxed);
-        let first = line::emit_line_returning_first_word(line::sequence_at(self.lines), header, payload, put);
-        self.publish_first_word(first);
+        let first = line::emit_line_returning_first_word(line::sequence_at(position), header, payload, put);
+        // SYNC POINT: line
+        line[0].store(first, Ordering::Release);
+        self.advance_line(position);
     }
 
     /// Publishes a line by writing its first word. All other words must already be written.
     #[inline(always)]
     fn publish_first_word(&mut self, first: u64) {
+        let position = self.lines;
         // SYNC POINT: line
-        self.segment.line(self.lines)[0].store(first, Ordering::Release);
-        self.lines += 1;
+        self.segment.line(position)[0].store(first, Ordering::Release);
+        self.advance_line(position);
+    }
+
+    /// Goes on to the line after the one at `position`, which is published.
+    #[inline(always)]
+    fn advance_line(&mut self, position: u64) {
+        self.lines = position + 1;
         self.has_published = true;
-        self.segment.prefetch_line_for_write(self.lines + PREFETCH_LINES);
+        self.segment.prefetch_line_for_write(position + 1 + PREFETCH_LINES);
     }
 }
 

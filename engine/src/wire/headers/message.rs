@@ -102,6 +102,21 @@ impl Message {
     }
 }
 
+impl Message {
+    /// Returns the message of this length whose header has these flags, if its sender awaits no reply. Asks
+    /// `word` for tag and data, in this order, if it has them. Returns `None` for any other flags. The length
+    /// must be one that a header may have.
+    #[inline(always)]
+    pub fn decode_plain(flags: u8, len_bytes: u64, mut word: impl FnMut() -> u64) -> Option<Message> {
+        if flags & !(TAGGED | DATA) != 0 {
+            return None;
+        }
+        let tag = (flags & TAGGED != 0).then(&mut word);
+        let data = (flags & DATA != 0).then(&mut word);
+        Some(Message { len_bytes, tag, data, awaits: AwaitedReply::Nothing })
+    }
+}
+
 /// Functions for eager messages and requests.
 impl Message {
     /// Returns the credit that the message costs its sender if it travels as an eager message.
