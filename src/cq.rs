@@ -364,22 +364,23 @@ impl CompletionQueue {
                 return Ok(Some(count));
             }
         }
-        self.look_at_each_after_pass(max, look)
-    }
-
-    /// As [`look_at_each`](Self::look_at_each), for a read that may have to make passes first.
-    #[inline(always)]
-    fn look_at_each_after_pass(
-        &self,
-        max: usize,
-        mut look: impl FnMut(usize, &Completion, FabricAddress),
-    ) -> Result<Option<usize>, ReadError> {
         let mut reader = Reader::new(self.shared.unread_entries(), max);
         if !self.shared.pass_and_find_entry(&mut reader, max) {
             return Ok(None);
         }
+        self.look_at_found(&mut reader, max, look)
+    }
+
+    /// Shows what a read has found after its passes.
+    #[inline(always)]
+    fn look_at_found(
+        &self,
+        reader: &mut Reader<'_>,
+        max: usize,
+        mut look: impl FnMut(usize, &Completion, FabricAddress),
+    ) -> Result<Option<usize>, ReadError> {
         let mut count = 0;
-        if let Some((completion, source)) = reader.taken {
+        if let Some((completion, source)) = reader.taken.take() {
             count = 1;
             look(0, &completion, source);
             // Most completions of the raw tier have no buffer. Then nothing is dropped.
@@ -658,9 +659,9 @@ impl CqShared {
         is_found
     }
 
-    /// Whether the ring has as many entries as a read asks for, and the read need not drive progress. Then the
-    /// read is counted. After [`IDLE_READS_MAX`] such reads in a row, the next one drives progress: otherwise an
-    /// application that always finds enough entries would never drive it.
+    /// Whether the ring has as many entries as a read asks for, and the read need not drive progress. If so,
+    /// counts the read. After [`IDLE_READS_MAX`] such reads in a row, the next one drives progress: otherwise
+    /// an application that always finds enough entries would never drive it.
     #[inline(always)]
     fn count_read_if_ring_suffices(&self, max: usize) -> bool {
         // Concurrent readers lose counts; the number need not be exact.

@@ -34,7 +34,7 @@ use crate::empty_polls::company::{Company, SLICE_NS};
 const LOOK_AFTER_NS: u64 = 4_000;
 
 /// The number of empty polls between two readings of the clock.
-const POLLS_PER_CLOCK_READ: u32 = 8;
+const POLLS_PER_CLOCK_READ: u32 = 32;
 
 /// An application that takes longer for [`POLLS_PER_CLOCK_READ`] polls does other things meanwhile.
 const TIGHT_POLLS_MAX_NS: u64 = 100_000;
@@ -57,8 +57,8 @@ thread_local! {
     static POLLS: ThreadPolls = const { ThreadPolls::new() };
 }
 
-/// The polls in a row that found nothing in a queue or a counter. Kept there, since it takes time to find what
-/// belongs to the thread. Threads that share a queue lose counts; the number need not be exact.
+/// The polls in a row that found nothing in a queue or a counter. Kept there, since it takes time to find
+/// what belongs to the thread. Threads that share a queue lose counts; the number need not be exact.
 #[derive(Default)]
 pub(crate) struct EmptyPolls(AtomicU32);
 

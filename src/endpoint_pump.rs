@@ -38,9 +38,10 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         receive_cq: Option<Arc<CqShared>>,
         counters: BoundCounters,
     );
-    /// Sends a small message by the send lane, if nothing holds it back. Returns whether the message was sent.
-    /// If not, nothing has changed, and the caller posts the message. The lane ignores the flags: the caller
-    /// has found that they allow it. If `owned` is given, it is the message; the completion hands it back.
+    /// Sends a small message by the send lane, if nothing holds it back. Returns whether the message was
+    /// sent. If not, nothing has changed, and the caller posts the message. The lane ignores the flags: the
+    /// caller has found that they allow it. If `owned` is given, it is the message, and the completion hands
+    /// it back.
     fn try_send_at_once(
         &self,
         send: &SendMsg<&[u8]>,
@@ -48,8 +49,8 @@ pub(crate) trait EndpointPump: Drive + Poster + Connect {
         owned: Option<&mut Bytes>,
     ) -> bool;
     /// Posts a receive of one message by the receive lane, if it has to wait for its message and nothing else
-    /// is to be done. Returns whether it was posted. If so, the memory was taken. If not, nothing has changed,
-    /// and the caller posts the receive.
+    /// is to be done. Returns whether it was posted. If so, the memory was taken. If not, nothing has
+    /// changed, and the caller posts the receive.
     fn try_post_waiting_receive(
         &self,
         from: FabricAddress,

@@ -29,13 +29,12 @@ use homespun_engine::completion::{EndedOperation, FailedOperation, Sink};
 use homespun_engine::engine::{Config, Engine, InjectedWrite};
 use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::flags::CounterEvents;
-use homespun_engine::matching::Criteria;
 use homespun_engine::operation::{PeekAction, PeekRequest, ReceiveRequest, Signalled};
 use homespun_engine::region::Regions;
 use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
 use homespun_engine::shared_receiver::MemberId;
-use homespun_engine::transport::{Armed, Transport};
+use homespun_engine::transport::{Armed, Glance, Transport};
 
 use crate::av::FabricAddress;
 use crate::clock::Clock;
@@ -90,7 +89,8 @@ struct State<T> {
     /// The number of polls by the application since the progress thread last visited or a reader last
     /// blocked.
     polls: u32,
-    /// Whether a pass has nothing to do but to receive. Each use of the engine ends this, except by the lanes.
+    /// Whether a pass has nothing to do but to receive. Only a pass sets this, and each use of the engine
+    /// ends it, except by the lanes.
     is_quiet: bool,
 }
 
@@ -199,8 +199,8 @@ impl<T: Transport> State<T> {
     }
 }
 
-/// Makes a pass: delivers completions that waited for room, receives, and transmits. Returns the number of frames
-/// received.
+/// Makes a pass: delivers completions that waited for room, receives, and transmits. Returns the number of
+/// frames received.
 #[inline(always)]
 fn pass(
     engine: &mut Engine,
@@ -508,16 +508,7 @@ impl<T: Transport> EndpointPump for Pump<T> {
     ) -> bool {
         let mut endpoint = self.lock_for_call();
         let Some(State { engine, bound: Some(bound), .. }) = &mut *endpoint.guard else { return false };
-        let source = match from {
-            FabricAddress::UNSPECIFIED => None,
-            from => match bound.peer_cache.cached_peer(from, &bound.bindings.av) {
-                None => return false,
-                cached => cached,
-            },
-        };
-        let TagMatch { tag, ignore } = tagged.copied().unwrap_or(TagMatch { tag: 0, ignore: u64::MAX });
-        let criteria = Criteria { source, tag, ignore };
-        engine.try_post_waiting_receive(tagged.is_some(), criteria, context, signalled, destination)
+        bound.try_post_waiting_receive(from, tagged, context, signalled, destination, engine)
     }
 
     fn try_inject_write(
@@ -630,19 +621,13 @@ impl<T: Transport> Drive for Pump<T> {
     fn progress(&self, reader: &mut Reader<'_>) {
         let Some(mut guard) = lock_for_poll(&self.state) else { return };
         let Some(state) = guard.as_mut() else { return };
-        reader.allow_hand_over_if_ring_empty();
         state.polls = state.polls.wrapping_add(1);
-        if state.is_quiet
-            && let State { engine, transport, bound: Some(bound), is_quiet, .. } = state
-            && let Some(is_still_quiet) = bound.receive_at_once(reader, engine, transport)
-        {
-            *is_quiet = is_still_quiet;
+        let glance = if state.is_quiet { state.transport.glance() } else { Glance::Pass };
+        if glance == Glance::Nothing {
+            state.engine.show_all_to_peeks();
             return;
         }
-        state.pass_for_reader(reader);
-        if !state.duties.is_empty() {
-            self.run_duties(&mut guard, Purpose::Poll);
-        }
+        self.progress_after_glance(guard, glance, reader);
     }
 
     fn progress_without_reader(&self) {

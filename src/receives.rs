@@ -308,10 +308,16 @@ pub(crate) trait ReceivePoster {
         context: u64,
         flags: OpFlags,
     ) -> Result<(), Rejected<B>> {
+        let mut destination = buffers.lend()?;
+        let receive = RecvMsg { buffers: (), from, tagged, context, flags };
+        if kind == ReceiveKind::Single && self.try_post_waiting(&receive, &mut destination) {
+            // What is left is an empty destination.
+            mem::forget(destination);
+            return Ok(());
+        }
         // `submit_receive` or `take_back_buffer` moves the memory out of the post, so the post need not be
         // dropped.
-        let mut post =
-            ManuallyDrop::new(self.make_receive_post(from, tagged, kind, buffers.lend()?, context));
+        let mut post = ManuallyDrop::new(self.make_receive_post(from, tagged, kind, destination, context));
         match self.submit_receive(&mut post, flags) {
             Ok(()) => Ok(()),
             Err(error) => Err(Rejected { error, returned: take_back_buffer(&mut post) }),

@@ -21,10 +21,11 @@ pub struct SendMsg<B = Vec<Bytes>> {
     pub data: Option<u64>,
     /// The context of the completion.
     pub context: u64,
-    /// Flags, in place of the endpoint's [default flags](crate::Endpoint::tx_op_flags). If they name no completion
-    /// level, the endpoint's default level applies. If they name several, the strongest applies: for a
-    /// send, [`OpFlags::MATCH_COMPLETE`] is the strongest. A default level of [`OpFlags::COMMIT_COMPLETE`] is
-    /// for writes; a send then completes as with [`OpFlags::DELIVERY_COMPLETE`].
+    /// Flags, in place of the endpoint's [default flags](crate::Endpoint::tx_op_flags). If they name no
+    /// completion level, the endpoint's default level applies. If they name several, the strongest applies:
+    /// for a send, [`OpFlags::MATCH_COMPLETE`] is the strongest. A default level of
+    /// [`OpFlags::COMMIT_COMPLETE`] is for writes; a send then completes as with
+    /// [`OpFlags::DELIVERY_COMPLETE`].
     ///
     /// With [`OpFlags::FENCE`], this send and all later operations to the same peer wait for the earlier
     /// operations to that peer. All earlier operations must have completed and have reached the completion

@@ -131,8 +131,8 @@ pub trait Sink {
     /// Hands the completion back if there is no room.
     fn complete(&mut self, completion: EndedOperation, peers: &Peers) -> Result<(), EndedOperation>;
 
-    /// Takes the completion of a receive that has succeeded and hands no buffer back, if the sink has a shorter
-    /// way for it than [`complete`](Self::complete). Returns whether it has taken the completion.
+    /// Takes the completion of a receive that has succeeded and hands no buffer back, if the sink has a
+    /// shorter way for it than [`complete`](Self::complete). Returns whether it has taken the completion.
     #[inline(always)]
     fn complete_receive(&mut self, received: Received, peers: &Peers) -> bool {
         let _ = (received, peers);

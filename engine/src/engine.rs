@@ -397,6 +397,7 @@ impl Engine {
 
     /// Lets the next [`peek`](Self::peek) find all messages that have arrived. For peeks that are not
     /// repeated: deferred work, and automatic progress, where the application need make no pass.
+    #[inline(always)]
     pub fn show_all_to_peeks(&mut self) {
         self.receive_side.show_all_to_peeks();
     }

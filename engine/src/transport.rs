@@ -320,6 +320,17 @@ pub trait SharedMemory: fmt::Debug + Send + Sync {
 /// The places for the next payload bytes of a frame, in order.
 pub type Space<'a> = SmallVec<[IoSliceMut<'a>; IOV_LIMIT + 1]>;
 
+/// What a [`Transport::glance`] has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Glance {
+    /// No frame. The caller need not call [`Transport::receive`] now.
+    Nothing,
+    /// A frame of this link.
+    Frame(LinkId),
+    /// The caller must call [`Transport::receive`].
+    Pass,
+}
+
 /// Moves frames between this endpoint and others, in order and without loss on each link.
 ///
 /// # Who calls, and when
@@ -467,13 +478,25 @@ pub trait Transport: Send + 'static {
     /// writable links; 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
 
-    /// A short [`receive`](Self::receive): offers up to `budget_frames` messages of links that are likely to
-    /// have some to [`FrameHandler::take_message`], and looks for nothing else. Returns the number of messages
-    /// that were taken, or `None` if the caller must call `receive` instead. The transport returns `None` if it
-    /// has other frames, and so often that nothing else waits for long.
-    fn receive_at_once(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> Option<u32> {
-        let _ = (budget_frames, receiver);
-        None
+    /// Looks whether links that are likely to have frames have some. This is a short
+    /// [`receive`](Self::receive), which most polls are that find nothing. The transport returns
+    /// [`Glance::Pass`] so often that nothing else waits for long.
+    #[inline(always)]
+    fn glance(&mut self) -> Glance {
+        Glance::Pass
+    }
+
+    /// Offers up to `budget_frames` messages of a link to [`FrameHandler::take_message`], after a
+    /// [`glance`](Self::glance) has found the link. Returns whether the link's frames were all taken, or as
+    /// many as the budget allows. If not, the caller calls [`receive`](Self::receive), which reads the rest.
+    fn receive_at_once(
+        &mut self,
+        link: LinkId,
+        budget_frames: u32,
+        receiver: &mut impl FrameHandler,
+    ) -> bool {
+        let _ = (link, budget_frames, receiver);
+        false
     }
 
     /// Whether [`receive`](Self::receive) reports every link that takes frames again after [`Sent::Full`] or
@@ -546,8 +569,8 @@ pub trait FrameHandler {
 
     /// Handles a whole message, if the place of its payload is known and nothing else is to be done: most
     /// messages of most programs. Calls `read` once with memory of the length that `message` states; `read`
-    /// fills the memory with the payload. Returns whether it has handled the message. If not, it has not called
-    /// `read`, and the transport reports the message as any other frame.
+    /// fills the memory with the payload. Returns whether it has handled the message. If not, it has not
+    /// called `read`, and the transport reports the message as any other frame.
     #[inline(always)]
     fn take_message(&mut self, link: LinkId, message: &Message, read: impl FnOnce(&mut [u8])) -> bool {
         let _ = (link, message, read);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use homespun_engine::address::Address;
 use homespun_engine::errno::Errno;
 use homespun_engine::transport::{
-    Armed, Close, FrameHandler, Full, LinkCaps, LinkId, Pull, RemotePayload, Sent, SharedMemory, Transport,
+    Armed, Close, FrameHandler, Full, Glance, LinkCaps, LinkId, Pull, RemotePayload, Sent, SharedMemory,
+    Transport,
 };
 use homespun_engine::wire::{Header, Message};
 use homespun_shm::ShmTransport;
@@ -215,11 +216,30 @@ impl Transport for AutoTransport {
     }
 
     #[inline]
-    fn receive_at_once(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> Option<u32> {
+    fn glance(&mut self) -> Glance {
         if !self.is_far_quiet || self.far.are_links_inherited() {
-            return None;
+            return Glance::Pass;
         }
-        self.near.receive_at_once(budget_frames, &mut NearHandler { receiver, proven: &mut self.proven })
+        match self.near.glance() {
+            Glance::Frame(near) => Glance::Frame(CarriedLink::Near(near).link_id()),
+            glance => glance,
+        }
+    }
+
+    #[inline]
+    fn receive_at_once(
+        &mut self,
+        link: LinkId,
+        budget_frames: u32,
+        receiver: &mut impl FrameHandler,
+    ) -> bool {
+        match CarriedLink::from_link_id(link) {
+            CarriedLink::Near(near) => {
+                let handler = &mut NearHandler { receiver, proven: &mut self.proven };
+                self.near.receive_at_once(near, budget_frames, handler)
+            }
+            CarriedLink::Far(_) => false,
+        }
     }
 
     fn reports_writable_links(&self) -> bool {

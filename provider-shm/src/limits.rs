@@ -81,43 +81,42 @@ pub const HALF_OPEN_MAX_LINKS: usize = 256;
 /// How many events one poll of the kernel takes at most. The next poll takes the rest.
 pub const EVENTS_MAX: usize = 64;
 
-/// After a frame, this many passes in a row may find none without polling the kernel. Gaps between the
-/// frames of a stream are shorter.
-pub const GAP_MAX_PASSES: u32 = 128;
+/// After a frame, this many polls in a row may find none before the kernel is polled. Gaps between the frames
+/// of a stream are shorter. A poll is a pass, or a glance in its place.
+pub const GAP_MAX_POLLS: u32 = 512;
 
-/// After such a gap, while a ring is hot but no frame arrives, one pass in this many polls the kernel. While
-/// no ring is hot, every pass polls the kernel.
-pub const IDLE_PASSES_PER_KERNEL_POLL: u32 = 16;
+/// After such a gap, while a ring is hot but no frame arrives, the kernel is polled once in this many polls.
+/// While no ring is hot, every pass polls the kernel.
+pub const IDLE_POLLS_PER_KERNEL_POLL: u32 = 64;
 
-/// While frames arrive, at least one pass in this many polls the kernel.
-pub const BUSY_PASSES_PER_KERNEL_POLL: u32 = 2048;
+/// While frames arrive, the kernel is polled at least once in this many polls.
+pub const BUSY_POLLS_PER_KERNEL_POLL: u32 = 2048;
 
-/// Idle passes are slow if they are this far apart on average. A poll of the kernel takes a fraction of
-/// that.
+/// Idle polls are slow if they are this far apart on average. A poll of the kernel takes a fraction of that.
 pub const SLOW_PASS_NS: u64 = 60_000;
 
-/// Idle passes are also slow if they are this far apart on average, and other threads run between them.
+/// Idle polls are also slow if they are this far apart on average, and other threads run between them.
 pub const CROWDED_PASS_NS: u64 = 2_000;
 
-/// Other threads run between idle passes if the kernel has taken the processor away this often between two
+/// Other threads run between idle polls if the kernel has taken the processor away this often between two
 /// readings of the clock.
 pub const CROWDED_PASSES_SWITCHES: u64 = 12;
 
-/// If idle passes are slow, one polls the kernel if this many have gone by without a poll.
-pub const SLOW_PASSES_PER_KERNEL_POLL: u32 = 4;
+/// If idle polls are slow, a pass polls the kernel if this many have gone by without that.
+pub const SLOW_POLLS_PER_KERNEL_POLL: u32 = 4;
 
-/// How many idle passes come between two readings of the clock that tells whether they are slow.
-pub const IDLE_PASSES_PER_CLOCK_READ: u32 = 64;
+/// How many idle polls come between two readings of the clock that tells whether they are slow.
+pub const IDLE_POLLS_PER_CLOCK_READ: u32 = 64;
 
-/// How many passes in a row only read messages from the hot rings, if the last one has found none.
-pub const SHORT_PASSES_MAX: u32 = 15;
+/// After this many glances at the hot rings that found nothing, the next poll makes a pass.
+pub const IDLE_GLANCES_MAX: u32 = 31;
 
-/// How many passes in a row only read messages from the hot rings, whatever they find.
-pub const BUSY_SHORT_PASSES_MAX: u32 = 255;
+/// After this many glances that found a frame, the next poll makes a pass.
+pub const BUSY_GLANCES_MAX: u32 = 256;
 
 /// A ring becomes cold after this many polls in a row that find it empty. With several hot rings, this
 /// number is divided by their number.
-pub const COLD_AFTER_EMPTY_POLLS: u32 = 16 * 1024;
+pub const COLD_AFTER_EMPTY_POLLS: u32 = 64 * 1024;
 
 /// How many links a waiting endpoint examines at once, to find a peer on its own core. The next time it
 /// examines the next ones.

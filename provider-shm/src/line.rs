@@ -251,8 +251,8 @@ pub(crate) enum FoundMessage {
     Outside,
 }
 
-/// Reads the line of a message whose payload has arrived whole, and whose sender awaits no reply. Returns `None`
-/// for any other line, also for a malformed one. Other than [`parse_line`], does not look at the padding of
+/// Reads the line of a message whose payload has arrived whole, and whose sender awaits no reply. Returns
+/// `None` for any other line, also for a malformed one. Unlike [`parse_line`], does not look at the padding of
 /// inline payload.
 #[inline(always)]
 pub(crate) fn parse_plain_message_line(

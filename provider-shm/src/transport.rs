@@ -3,6 +3,7 @@
 mod beside_tcp;
 mod connecting;
 mod cores;
+mod lane;
 mod pace;
 mod policy;
 mod pulling;
@@ -21,24 +22,24 @@ use homespun_engine::fork::ForkGeneration;
 use homespun_engine::link_table::LinkTable;
 use homespun_engine::spare_descriptor::SpareDescriptor;
 use homespun_engine::transport::{
-    Armed, Close, Denial, FrameHandler, Full, LinkCaps, LinkError, LinkEvent, LinkId, Pull, RemotePayload,
-    Sent, SharedMemory, Transport,
+    Armed, Close, Denial, FrameHandler, Full, Glance, LinkCaps, LinkError, LinkEvent, LinkId, Pull,
+    RemotePayload, Sent, SharedMemory, Transport,
 };
 use homespun_engine::wire::hello::Hello;
 use homespun_engine::wire::{Header, Message};
 
 use crate::clock::Clock;
 use crate::limits::{
-    BUSY_PASSES_PER_KERNEL_POLL, BUSY_SHORT_PASSES_MAX, COLD_AFTER_EMPTY_POLLS, GAP_MAX_PASSES,
-    IDLE_PASSES_PER_KERNEL_POLL, PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES,
-    ROOM_LOOK_MAX_LINKS,
+    BUSY_POLLS_PER_KERNEL_POLL, COLD_AFTER_EMPTY_POLLS, GAP_MAX_POLLS, IDLE_POLLS_PER_KERNEL_POLL,
+    PULL_MIN_BYTES, REGION_SWEEP_KERNEL_POLLS, RETRY_MS, RING_TURN_FRAMES, ROOM_LOOK_MAX_LINKS,
 };
 use crate::link::{Link, Origin, Outgoing, Slot};
 use crate::listener::Listener;
 use crate::name::NameKind;
 use crate::poller::{EventSource, Poller};
-use crate::ring::{INLINE_MAX_BYTES, Offered, RingEnd, Staging};
+use crate::ring::{INLINE_MAX_BYTES, RingEnd, Staging};
 use crate::shareable;
+use crate::transport::lane::Glances;
 use crate::transport::pace::Pace;
 use crate::transport::policy::{PolicyRefusal, forbidding_error};
 use crate::transport::shortage::Shortage;
@@ -90,12 +91,13 @@ pub struct ShmTransport {
     accepted_count: u64,
     /// How many of this side's rings have a [large](crate::segment::DataArea::LARGE) data area.
     large_rings: usize,
-    /// How many passes in a row have reported neither a frame nor an event.
-    idle_passes: u32,
-    /// How many passes have gone by since the last poll of the kernel.
-    passes_since_kernel_poll: u32,
-    /// How many short passes have gone by since the last pass that was not short.
-    short_passes: u32,
+    /// How many polls in a row, passes and glances, have found neither a frame nor an event.
+    idle_polls: u32,
+    /// How many polls have gone by since the last poll of the kernel.
+    polls_since_kernel_poll: u32,
+    /// How many polls the present pass stands for: itself and the glances before it.
+    polls_of_pass: u32,
+    glances: Glances,
     pace: Pace,
     /// Links whose connect found no endpoint beside TCP, with the address of the connect, until
     /// [`Self::take_absent_link`] returns them.
@@ -161,9 +163,10 @@ impl ShmTransport {
             spare_descriptor: SpareDescriptor::of_this_process()?,
             accepted_count: 0,
             large_rings: 0,
-            idle_passes: 0,
-            passes_since_kernel_poll: 0,
-            short_passes: 0,
+            idle_polls: 0,
+            polls_since_kernel_poll: 0,
+            polls_of_pass: 1,
+            glances: Glances::default(),
             pace: Pace::new(Clock::system()),
             absent: Vec::new(),
             mapped_max_bytes: shareable::host_memory_bytes(),
@@ -209,6 +212,7 @@ impl Transport for ShmTransport {
             Slot::Waiting(to)
         };
         let id = self.links.insert(slot);
+        self.glances.end();
         tracing::debug!(link = id.0, %to, "connecting");
         self.try_connect(id);
         id
@@ -223,22 +227,9 @@ impl Transport for ShmTransport {
             .unwrap_or(Err(Full))
     }
 
-    /// As `send_inline` and `hand_over`, without the lists of links: only this link has sent.
     #[inline(always)]
     fn send_at_once(&mut self, link: LinkId, message: &Message, payload: &[u8]) -> bool {
-        if payload.len() > INLINE_MAX_BYTES || !self.dirty.is_empty() {
-            return false;
-        }
-        let Some(link) = self.link_mut(link).filter(|link| !link.has_hung_up) else { return false };
-        let Some(outgoing) = &mut link.outgoing else { return false };
-        if outgoing.ring.send_message(message, payload).is_err() {
-            return false;
-        }
-        outgoing.has_sent = true;
-        if outgoing.ring.take_wake_request() {
-            outgoing.ring_doorbell();
-        }
-        true
+        self.write_message(link, message, payload)
     }
 
     fn send(&mut self, link: LinkId, header: &Header, payload: &[IoSlice<'_>]) -> Sent {
@@ -288,68 +279,45 @@ impl Transport for ShmTransport {
     }
 
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
-        let short_passes = mem::take(&mut self.short_passes);
-        self.passes_since_kernel_poll += 1;
-        let has_idled = self.idle_passes >= GAP_MAX_PASSES
-            && self.idle_passes.is_multiple_of(IDLE_PASSES_PER_KERNEL_POLL);
-        let is_due = has_idled || self.passes_since_kernel_poll >= BUSY_PASSES_PER_KERNEL_POLL;
+        let glances = mem::take(&mut self.glances);
+        self.polls_of_pass = glances.count() + 1;
+        self.polls_since_kernel_poll += self.polls_of_pass;
+        self.idle_polls = self.idle_polls.saturating_add(glances.idle_in_a_row());
+        let polls_max = match self.idle_polls {
+            GAP_MAX_POLLS.. => IDLE_POLLS_PER_KERNEL_POLL,
+            _ => BUSY_POLLS_PER_KERNEL_POLL,
+        };
+        let is_due = self.polls_since_kernel_poll >= polls_max;
         // In a forked child, the poll finds that all links have ended.
         let must_poll = self.hot.is_empty() || self.generation.is_in_forked_child();
         if is_due || must_poll || !self.control_ready.is_empty() {
             self.poll_kernel();
         }
-        let reported = self.read_ready(budget_frames, receiver);
-        if reported > 0 {
-            self.idle_passes = 0;
-            return reported;
+        let mut reported = self.read_ready(budget_frames, receiver);
+        let is_idle = reported == 0;
+        self.idle_polls = if is_idle { self.idle_polls.saturating_add(1) } else { 0 };
+        let idle_polls = glances.idle() + u32::from(is_idle);
+        if self.pace.count_idle_polls(idle_polls, self.idle_polls) && is_idle {
+            reported = self.poll_kernel_and_read_again(budget_frames, receiver);
         }
-        self.idle_passes = self.idle_passes.wrapping_add(1);
-        if self.pace.count_idle_passes(short_passes + 1, self.idle_passes) {
-            return self.poll_kernel_and_read_again(budget_frames, receiver);
-        }
-        0
+        let listed = self.control_ready.len() | self.writable.len() | self.full.len();
+        self.glances = Glances::after_pass(if listed == 0 { self.pace.glances_max() } else { 0 });
+        reported
     }
 
-    /// Reads messages from the hot rings in turn. Only for [`Pace`] is this a pass of its own.
     #[inline(always)]
-    fn receive_at_once(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> Option<u32> {
-        let listed = self.control_ready.len() | self.writable.len() | self.full.len();
-        if self.short_passes >= BUSY_SHORT_PASSES_MAX
-            || listed > 0
-            || self.hot.is_empty()
-            || self.generation.is_in_forked_child()
-        {
-            return None;
-        }
-        self.short_passes += 1;
-        let mut reported = 0;
-        for _ in 0..self.hot.len() {
-            if self.turn >= self.hot.len() {
-                self.turn = 0;
-            }
-            let id = self.hot[self.turn];
-            let Some(Slot::Made(link)) = self.links.get_mut(id) else { return None };
-            let Some(incoming) = &mut link.incoming else { return None };
-            let before = reported;
-            while reported < budget_frames {
-                match incoming.ring.offer_message(id, receiver) {
-                    Offered::Taken => reported += 1,
-                    Offered::Nothing => break,
-                    // The pass that the caller makes next reads it.
-                    Offered::Refused => return None,
-                }
-            }
-            if reported > before {
-                incoming.empty_polls = 0;
-                self.idle_passes = 0;
-                link.note_messages_read();
-            }
-            self.turn += 1;
-            if reported >= budget_frames {
-                break;
-            }
-        }
-        (reported > 0 || self.short_passes <= self.pace.short_passes_max()).then_some(reported)
+    fn glance(&mut self) -> Glance {
+        self.look_at_rings()
+    }
+
+    #[inline(always)]
+    fn receive_at_once(
+        &mut self,
+        link: LinkId,
+        budget_frames: u32,
+        receiver: &mut impl FrameHandler,
+    ) -> bool {
+        self.offer_messages(link, budget_frames, receiver)
     }
 
     fn reports_writable_links(&self) -> bool {
@@ -376,6 +344,7 @@ impl Transport for ShmTransport {
             }
             self.hot.pop();
         }
+        self.glances.end();
         // Poll the kernel first: the poll may connect a waiting link, which may then have room.
         self.poll_kernel();
         let full = mem::take(&mut self.full);
@@ -481,6 +450,7 @@ impl ShmTransport {
         }
         if becomes_full {
             self.full.push(id);
+            self.glances.end();
         }
         Some(written)
     }
@@ -505,7 +475,7 @@ impl ShmTransport {
         self.poll_kernel();
         let reported = self.read_ready(budget_frames, receiver);
         if reported > 0 {
-            self.idle_passes = 0;
+            self.idle_polls = 0;
         }
         reported
     }
@@ -537,7 +507,7 @@ impl ShmTransport {
 
     /// Polls the kernel for events. Then accepts waiting connections, and retries the connects in `waiting`.
     fn poll_kernel(&mut self) {
-        self.passes_since_kernel_poll = 0;
+        self.polls_since_kernel_poll = 0;
         self.pace.kernel_polled();
         if self.generation.is_in_forked_child() {
             self.control_ready = self.links.ids().collect();
@@ -613,7 +583,7 @@ impl ShmTransport {
                     reported += self.end_and_report_link(id, error, receiver);
                 }
                 Ok(0) => {
-                    incoming.empty_polls += 1;
+                    incoming.empty_polls = incoming.empty_polls.saturating_add(self.polls_of_pass);
                     if incoming.empty_polls.saturating_mul(count as u32) >= COLD_AFTER_EMPTY_POLLS {
                         must_prune_hot |= link.try_stop_polling_ring();
                     }
@@ -694,9 +664,6 @@ impl Drop for ShmTransport {
         }
     }
 }
-
-// So a message that `send_at_once` takes is never one that the peer should pull.
-const _: () = assert!(INLINE_MAX_BYTES < PULL_MIN_BYTES);
 
 /// The error with which all links end in a forked child.
 const FORKED_CHILD: LinkError = LinkError::Denied(Denial::ForkedChild);

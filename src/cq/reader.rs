@@ -10,8 +10,8 @@ use super::completion::{Completion, CqFormat};
 use crate::av::FabricAddress;
 use crate::tag::Tag;
 
-/// The largest number of frames that a short pass receives.
-const SHORT_PASS_MAX_FRAMES: u32 = 64;
+/// The largest number of messages that are taken at once.
+const AT_ONCE_MAX_FRAMES: u32 = 64;
 
 /// A thread that reads a queue, and so drives the queue's endpoints. If the queue is empty, the next
 /// completion goes straight to this thread, not through the ring.
@@ -34,10 +34,10 @@ impl<'a> Reader<'a> {
         Reader { unread, taken: None, wants_one: max > 0, max, is_next: false }
     }
 
-    /// Returns how many frames a short pass for this thread receives at most: no more than the read asks for.
+    /// Returns how many messages are taken at once for this thread: no more than the read asks for.
     #[inline(always)]
     pub(crate) fn budget_frames(&self) -> u32 {
-        u32::try_from(self.max).unwrap_or(u32::MAX).min(SHORT_PASS_MAX_FRAMES)
+        u32::try_from(self.max).unwrap_or(u32::MAX).min(AT_ONCE_MAX_FRAMES)
     }
 
     /// Allows a hand-over if the ring has no entry and was not overrun. Call this after locking an

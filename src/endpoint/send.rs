@@ -227,9 +227,9 @@ impl Endpoint {
     ) -> Result<(), Rejected<B>> {
         let mut buffers = buffers;
         if let Some(owned) = buffers.as_single_bytes() {
-            // A clone would count; the bytes stay where they are when the lane takes their owner.
             let message = SendMsg { buffers: &[][..], to, tag, data, context, flags };
             if self.try_send_at_once(&message, Some(owned)) {
+                // What is left is an empty buffer.
                 mem::forget(buffers);
                 return Ok(());
             }

@@ -36,9 +36,9 @@ impl Engine {
         receiver.try_post_waiting(is_tagged, criteria, context, signalled, destination)
     }
 
-    /// Whether a pass has nothing to do but to receive. Then the caller may make a short one
-    /// ([`Transport::receive_at_once`]). That still holds afterwards, unless a report
-    /// [is held](super::Arrivals::has_held_report).
+    /// Whether a pass has nothing to do but to receive. Then a [`Transport::glance`] may take the place of
+    /// the pass, and [`Transport::receive_at_once`] takes what it finds. The engine stays quiet, unless a
+    /// report then [is held](super::Arrivals::has_held_report).
     pub fn is_quiet(&self) -> bool {
         let ReceiveSide::Own(receiver) = &self.receive_side else { return false };
         let has_held =
@@ -47,8 +47,8 @@ impl Engine {
         !(has_held | has_frames | self.has_timeouts | self.has_rare_work())
     }
 
-    /// Ends the receive that waits for a small message, if that is the earliest one posted and nothing else is
-    /// to be done.
+    /// Ends the receive that waits for a message, if that is the earliest one posted and nothing else is to
+    /// be done.
     #[inline(always)]
     pub(super) fn end_receive_at_once(
         &mut self,

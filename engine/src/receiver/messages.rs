@@ -49,9 +49,9 @@ pub(crate) enum EndedAtOnce {
 
 impl Receiver {
     /// Ends the earliest posted receive with a message that has arrived whole, if it accepts the message, has
-    /// room for it in one piece, and nothing else is to be done: no acknowledgement and no grant of credit is due, no
-    /// report waits, and no [special case](Self::take_special_match) is to be looked at. This is what happens
-    /// to most messages.
+    /// room for it in one piece, and nothing else is to be done: no acknowledgement and no grant of credit is
+    /// due, no report waits, and there is no [special case](Self::take_special_match) to look at. This is
+    /// what happens to most messages. `read` fills the memory.
     #[inline(always)]
     pub(crate) fn end_receive_at_once(
         &mut self,

@@ -131,9 +131,8 @@ impl Consumer {
         Ok(count)
     }
 
-    /// Offers the next frame to the handler, if the ring has one and it is a message whose payload has arrived
-    /// whole. Otherwise, and if the handler does not take it, the line is for
-    /// [`receive_staged`](Self::receive_staged).
+    /// Offers the next frame to the handler, if the ring has one and it is a message whose payload has
+    /// arrived whole. A refused line is for [`receive_staged`](Self::receive_staged).
     #[inline(always)]
     pub(crate) fn offer_message(&mut self, link: LinkId, receiver: &mut impl FrameHandler) -> Offered {
         let first = self.first_word();
@@ -174,7 +173,7 @@ impl Consumer {
     }
 
     /// Whether the ring holds no unread line at the moment.
-    #[cfg(all(any(test, fuzzing), not(loom)))]
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_next_line(self.first_word())
     }

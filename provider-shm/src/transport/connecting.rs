@@ -313,6 +313,7 @@ impl ShmTransport {
     /// Records that the peer sends nothing more. The link ends once this side has read all of the peer's
     /// ring.
     pub(super) fn mark_hung_up(&mut self, id: LinkId) {
+        self.glances.end();
         if let Some(Slot::Made(link)) = self.links.get_mut(id) {
             link.has_hung_up = true;
             if link.incoming.is_some() {

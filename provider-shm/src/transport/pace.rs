@@ -2,8 +2,8 @@
 
 use crate::clock::Clock;
 use crate::limits::{
-    CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES, IDLE_PASSES_PER_CLOCK_READ, SHORT_PASSES_MAX, SLOW_PASS_NS,
-    SLOW_PASSES_PER_KERNEL_POLL,
+    CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES, IDLE_GLANCES_MAX, IDLE_POLLS_PER_CLOCK_READ, SLOW_PASS_NS,
+    SLOW_POLLS_PER_KERNEL_POLL,
 };
 
 /// Tells whether idle passes are slow: whether the time from one to the next is longer than a poll of the
@@ -20,8 +20,8 @@ pub(super) struct Pace {
     /// were far apart then.
     switches: Option<u64>,
     /// The idle passes since the clock was read. Busy passes are not counted, to save time.
-    idle_passes: u32,
-    idle_passes_since_kernel_poll: u32,
+    idle_polls: u32,
+    idle_polls_since_kernel_poll: u32,
     is_slow: bool,
     /// Whether other threads run between idle passes, which are not slow, but not quick either.
     is_crowded: bool,
@@ -34,51 +34,51 @@ impl Pace {
             clock,
             read_at_ns,
             switches: None,
-            idle_passes: 0,
-            idle_passes_since_kernel_poll: 0,
+            idle_polls: 0,
+            idle_polls_since_kernel_poll: 0,
             is_slow: false,
             is_crowded: false,
         }
     }
 
-    /// Counts passes that have found nothing, the last of so many in a row. Returns whether the last one must
-    /// poll the kernel, since idle passes are slow.
+    /// Counts polls that have found nothing, the last of so many in a row. Returns whether the pass must poll
+    /// the kernel, since idle polls are slow.
     #[inline]
-    pub(super) fn count_idle_passes(&mut self, passes: u32, in_a_row: u32) -> bool {
-        self.idle_passes += passes;
-        self.idle_passes_since_kernel_poll += passes;
-        if self.idle_passes >= IDLE_PASSES_PER_CLOCK_READ {
+    pub(super) fn count_idle_polls(&mut self, polls: u32, in_a_row: u32) -> bool {
+        self.idle_polls += polls;
+        self.idle_polls_since_kernel_poll += polls;
+        if self.idle_polls >= IDLE_POLLS_PER_CLOCK_READ {
             self.read_clock();
         }
-        (self.is_crowded || self.is_slow && in_a_row >= SLOW_PASSES_PER_KERNEL_POLL)
-            && self.idle_passes_since_kernel_poll >= SLOW_PASSES_PER_KERNEL_POLL
+        (self.is_crowded || self.is_slow && in_a_row >= SLOW_POLLS_PER_KERNEL_POLL)
+            && self.idle_polls_since_kernel_poll >= SLOW_POLLS_PER_KERNEL_POLL
     }
 
-    /// Returns how many passes in a row may be short. None while passes are slow: the thread is to find soon
-    /// what only another pass finds.
+    /// Returns how many glances in a row may find nothing. None while passes are slow: the thread is to find
+    /// soon what only a pass finds.
     #[inline(always)]
-    pub(super) fn short_passes_max(&self) -> u32 {
-        if self.is_slow | self.is_crowded { 0 } else { SHORT_PASSES_MAX }
+    pub(super) fn glances_max(&self) -> u32 {
+        if self.is_slow | self.is_crowded { 0 } else { IDLE_GLANCES_MAX }
     }
 
     /// Records that a pass has polled the kernel.
     #[inline]
     pub(super) fn kernel_polled(&mut self) {
-        self.idle_passes_since_kernel_poll = 0;
+        self.idle_polls_since_kernel_poll = 0;
     }
 
     #[cold]
     #[inline(never)]
     fn read_clock(&mut self) {
         let now_ns = self.clock.now_ns();
-        let interval_ns = now_ns.saturating_sub(self.read_at_ns) / u64::from(self.idle_passes);
+        let interval_ns = now_ns.saturating_sub(self.read_at_ns) / u64::from(self.idle_polls);
         self.is_slow = interval_ns >= SLOW_PASS_NS;
         if interval_ns >= CROWDED_PASS_NS {
             self.is_crowded = self.count_switches() >= CROWDED_PASSES_SWITCHES && !self.is_slow;
         } else {
             (self.is_crowded, self.switches) = (false, None);
         }
-        (self.read_at_ns, self.idle_passes) = (now_ns, 0);
+        (self.read_at_ns, self.idle_polls) = (now_ns, 0);
     }
 
     /// Returns how often the kernel has taken the processor from this thread since the clock was last read. 0
@@ -102,9 +102,9 @@ mod tests {
     fn polls_after(pace: &mut Pace, time: &ManualTime, interval_ns: u64, switches: u64) -> bool {
         let mut must_poll = false;
         time.forced_switches.fetch_add(switches, Ordering::Relaxed);
-        for pass in 1..=IDLE_PASSES_PER_CLOCK_READ {
+        for pass in 1..=IDLE_POLLS_PER_CLOCK_READ {
             time.now_ns.fetch_add(interval_ns, Ordering::Relaxed);
-            must_poll = pace.count_idle_passes(1, pass);
+            must_poll = pace.count_idle_polls(1, pass);
         }
         must_poll
     }
@@ -140,10 +140,10 @@ mod tests {
         assert!(polls_after(&mut pace, &time, CROWDED_PASS_NS, CROWDED_PASSES_SWITCHES));
         for _ in 0..2 {
             pace.kernel_polled();
-            for _ in 1..SLOW_PASSES_PER_KERNEL_POLL {
-                assert!(!pace.count_idle_passes(1, 1));
+            for _ in 1..SLOW_POLLS_PER_KERNEL_POLL {
+                assert!(!pace.count_idle_polls(1, 1));
             }
-            assert!(pace.count_idle_passes(1, 1), "they need not be in a row");
+            assert!(pace.count_idle_polls(1, 1), "they need not be in a row");
         }
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let time = Arc::new(ManualTime::default());
         let mut pace = Pace::new(Clock::Manual(time.clone()));
         assert!(polls_after(&mut pace, &time, SLOW_PASS_NS, 0));
-        assert!(!pace.count_idle_passes(1, SLOW_PASSES_PER_KERNEL_POLL - 1));
-        assert!(pace.count_idle_passes(1, SLOW_PASSES_PER_KERNEL_POLL));
+        assert!(!pace.count_idle_polls(1, SLOW_POLLS_PER_KERNEL_POLL - 1));
+        assert!(pace.count_idle_polls(1, SLOW_POLLS_PER_KERNEL_POLL));
     }
 }

@@ -8,7 +8,7 @@ use homespun_engine::transport::Transport;
 
 use crate::ShmProvider;
 use crate::clock::{Clock, ManualTime};
-use crate::limits::{CROWDED_PASS_NS, IDLE_PASSES_PER_CLOCK_READ, SLOW_PASSES_PER_KERNEL_POLL};
+use crate::limits::{CROWDED_PASS_NS, IDLE_POLLS_PER_CLOCK_READ, SLOW_POLLS_PER_KERNEL_POLL};
 use crate::transport::ShmTransport;
 use crate::transport::pace::Pace;
 
@@ -42,7 +42,7 @@ fn doorbell_is_noticed_between_frames_of_another_peer() {
     endpoints[2].transmit();
     endpoints[2].transport.flush();
     let [reader, chatty, _] = &mut endpoints;
-    for _ in 0..2 * IDLE_PASSES_PER_CLOCK_READ + SLOW_PASSES_PER_KERNEL_POLL {
+    for _ in 0..2 * IDLE_POLLS_PER_CLOCK_READ + SLOW_POLLS_PER_KERNEL_POLL {
         chatty.post(chatty_link, vec![1]);
         chatty.transmit();
         assert_eq!(reader.receive(BUDGET_FRAMES), 1);
