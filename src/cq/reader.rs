@@ -11,7 +11,7 @@ use crate::av::FabricAddress;
 use crate::tag::Tag;
 
 /// The largest number of messages that are taken at once.
-const AT_ONCE_MAX_FRAMES: u32 = 64;
+const AT_ONCE_MAX_FRAMES: usize = 64;
 
 /// A thread that reads a queue, and so drives the queue's endpoints. If the queue is empty, the next
 /// completion goes straight to this thread, not through the ring.
@@ -34,10 +34,11 @@ impl<'a> Reader<'a> {
         Reader { unread, taken: None, wants_one: max > 0, max, is_next: false }
     }
 
-    /// Returns how many messages are taken at once for this thread: no more than the read asks for.
+    /// Returns how many messages are taken at once for this thread: no more than the read asks for, but at
+    /// least one, since a read of no entry drives progress, too.
     #[inline(always)]
     pub(crate) fn budget_frames(&self) -> u32 {
-        u32::try_from(self.max).unwrap_or(u32::MAX).min(AT_ONCE_MAX_FRAMES)
+        self.max.clamp(1, AT_ONCE_MAX_FRAMES) as u32
     }
 
     /// Allows a hand-over if the ring has no entry and was not overrun. Call this after locking an

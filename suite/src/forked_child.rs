@@ -17,7 +17,7 @@ use super::rma_call::{RmaBy, RmaCall};
 use super::transport::{TransportKind, Turns};
 
 /// After this many rounds without an event, no further event is expected.
-const SILENT_ROUNDS: usize = 50;
+const SILENT_ROUNDS: usize = 200;
 
 /// The first context of the child's own sends.
 const SENDS: u64 = 1 << 32;

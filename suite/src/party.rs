@@ -28,7 +28,7 @@ use super::setup::{BOTH, Setup};
 use super::transport::TransportKind;
 
 /// The number of rounds without an event that count as silence.
-const SILENT_ROUNDS: usize = 50;
+const SILENT_ROUNDS: usize = 200;
 
 /// An enabled endpoint, its queue and its address vector.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ pub(crate) const RUNNERS_CONTEXT: u64 = 1 << 32;
 
 /// After this many rounds without an event, the test expects no more events. The loopback network delays
 /// no frame longer. Over other transports, every message has arrived before these rounds.
-const SILENT_ROUNDS: usize = 40;
+const SILENT_ROUNDS: usize = 160;
 
 impl Runner<'_> {
     /// Waits until every send has ended and every message was received or lost.

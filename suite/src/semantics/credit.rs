@@ -20,7 +20,7 @@ const TX_DEPTH: usize = 8;
 const LEN_BYTES: usize = 1000;
 
 /// After this many refusals in a row, a test assumes that only a receive of the peer makes room.
-const REFUSED_ROUNDS: usize = 60;
+const REFUSED_ROUNDS: usize = 600;
 
 /// The largest number of sends that an endpoint can accept while the peer posts no receives.
 const ACCEPTED_MAX: usize = TX_DEPTH + (BUDGET_BYTES + CREDIT_BEFORE_ANY_BYTES) / LEN_BYTES;

@@ -7,7 +7,7 @@ use crate::model::prelude::*;
 
 /// When all operations have ended, the run goes on until this many rounds bring no event. A message that is
 /// reported twice would show in these rounds.
-const SILENT_ROUNDS: usize = 10;
+const SILENT_ROUNDS: usize = 40;
 
 impl Runner<'_> {
     /// Posts receives until every send has ended, every message that must arrive was received, and no frame
