@@ -120,7 +120,7 @@ impl<T: Transport> State<T> {
         let mut queues = WithoutReader(bound.queues_without_reader());
         let received = pass(engine, transport, timekeeper, &mut queues);
         drop(queues);
-        self.note_quiet();
+        self.is_quiet = engine.is_quiet();
         received
     }
 
@@ -133,12 +133,7 @@ impl<T: Transport> State<T> {
             pass(engine, transport, timekeeper, &mut queues);
             // The queues are dropped in place here: a call of `drop` would move them.
         }
-        self.note_quiet();
-    }
-
-    /// Records after a pass whether the next one has nothing to do but to receive.
-    fn note_quiet(&mut self) {
-        self.is_quiet = self.duties.is_empty() && self.engine.is_quiet();
+        self.is_quiet = engine.is_quiet();
     }
 
     /// Makes all progress for which no frame must arrive first, such as telling a peer that its message has
@@ -622,7 +617,8 @@ impl<T: Transport> Drive for Pump<T> {
         let Some(mut guard) = lock_for_poll(&self.state) else { return };
         let Some(state) = guard.as_mut() else { return };
         state.polls = state.polls.wrapping_add(1);
-        let glance = if state.is_quiet { state.transport.glance() } else { Glance::Pass };
+        let may_glance = state.is_quiet && state.duties.is_empty();
+        let glance = if may_glance { state.transport.glance() } else { Glance::Pass };
         if glance == Glance::Nothing {
             state.engine.show_all_to_peeks();
             return;

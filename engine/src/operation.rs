@@ -512,7 +512,7 @@ impl IncomingData {
 }
 
 impl Receive {
-    /// A receive without room, to be filled in. A constant: a copy of it reads nothing that was just written.
+    /// A receive without room, for a peek.
     pub(crate) const VACANT: Receive = Receive {
         destination: Destination::empty(),
         tagged: false,

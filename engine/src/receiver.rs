@@ -274,18 +274,8 @@ impl Receiver {
                 self.fail_if_connection_ended(id, effects);
             }
             None => {
-                // Filled in place. A move would read fields that are still in the processor's store
-                // buffer.
-                let id = self.receives.insert(Receive::VACANT);
-                if let Some(receive) = self.receives.get_mut(id) {
-                    // A vacant receive has nothing to drop.
-                    mem::forget(mem::replace(&mut receive.destination, destination));
-                    receive.context = context;
-                    receive.tagged = tagged;
-                    receive.signalled = signalled;
-                }
-                // Made anew, as the search above has it in memory.
-                matching.add_posted(Criteria { tag, ignore, source: criteria.source }, id);
+                let receive = Receive { destination, tagged, context, signalled, role: ReceiveRole::Single };
+                matching.add_posted(criteria, self.receives.insert(receive));
             }
         }
         Ok(PostedReceive::Waiting)

@@ -252,8 +252,8 @@ pub(crate) enum FoundMessage {
 }
 
 /// Reads the line of a message whose payload has arrived whole, and whose sender awaits no reply. Returns
-/// `None` for any other line, also for a malformed one. Unlike [`parse_line`], does not look at the padding of
-/// inline payload.
+/// `None` for any other line, also for a malformed one. Unlike [`parse_line`], does not look at the padding
+/// of inline payload.
 #[inline(always)]
 pub(crate) fn parse_plain_message_line(
     first: u64,

@@ -90,8 +90,8 @@ impl BoundObjects {
     }
 }
 
-/// The completion queues and counters of an endpoint as the sink of taken messages. Hands the first completion
-/// over to the reader. All others go the way of [`Queues`].
+/// The completion queues and counters of an endpoint as the sink of taken messages. Hands the first
+/// completion over to the reader. All others go the way of [`Queues`].
 struct LaneQueues<'a, 'r> {
     bindings: &'a Bindings,
     address_cache: &'a mut AddressCache,

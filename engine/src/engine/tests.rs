@@ -55,6 +55,7 @@ mod fetches;
 mod flushes;
 mod injected_writes;
 mod invalid_frames;
+mod lanes;
 mod levels;
 mod linking;
 mod many_ends;
