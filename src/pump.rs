@@ -29,9 +29,8 @@ use homespun_engine::completion::{EndedOperation, FailedOperation, Sink};
 use homespun_engine::engine::{Config, Engine, InjectedWrite};
 use homespun_engine::error::{Error, Misuse, ObjectState};
 use homespun_engine::flags::CounterEvents;
-use homespun_engine::operation::{PeekAction, PeekRequest, ReceiveRequest, Signalled};
+use homespun_engine::operation::Signalled;
 use homespun_engine::region::Regions;
-use homespun_engine::rejected::Rejected;
 use homespun_engine::remote_memory::RemoteMemory;
 use homespun_engine::shared_receiver::MemberId;
 use homespun_engine::transport::{Armed, Glance, Transport};
@@ -44,7 +43,7 @@ use crate::drive::{Drive, WatchResult};
 use crate::endpoint_pump::{Bindings, EndpointPump};
 use crate::lock::{Lock, LockGuard, Locking, has_sleepers, lock_for_poll};
 use crate::mutated;
-use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
+use crate::post::{Post, ReceivePost};
 use crate::poster::{Poster, RefusedPost};
 use crate::pump::address_cache::{AddressCache, PeerCache};
 use crate::pump::backoff::Backoff;
@@ -95,19 +94,6 @@ struct State<T> {
 }
 
 impl<T: Transport> State<T> {
-    /// Looks for a message among those that earlier passes have received: see [`Engine::peek`].
-    fn peek(&mut self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
-        let State { engine, bound, .. } = self;
-        let bound = bound.as_mut().ok_or_else(not_enabled_error)?;
-        let criteria = bound.match_criteria(post, engine)?;
-        let ReceivePost { tagged, context, work, .. } = *post;
-        let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
-        if work.is_some() || bound.has_progress_thread() {
-            engine.show_all_to_peeks();
-        }
-        engine.peek(request, &mut bound.queues_without_reader())
-    }
-
     /// Makes a pass for a poll that reads no completion queue. Counts the poll.
     fn count_poll_and_pass(&mut self) {
         self.pass_without_reader();
@@ -277,55 +263,6 @@ impl<T: Transport> Pump<T> {
         pass
     }
 
-    /// Posts a receive to the engine, by calling `receive`.
-    #[inline(always)]
-    fn post_receive_with(
-        &self,
-        post: &mut ReceivePost,
-        receive: impl FnOnce(
-            &mut Engine,
-            ReceiveRequest,
-            &mut Queues<'_, '_>,
-        ) -> Result<(), Rejected<Destination>>,
-    ) -> Result<(), Error> {
-        let mut endpoint = self.lock_for_call();
-        let (engine, _, bound) = endpoint.enabled_parts()?;
-        let request = post.take_receive_request(bound.match_criteria(post, engine)?);
-        let received = receive(engine, request, &mut bound.queues_without_reader());
-        received.map_err(|rejected| post.put_back_rejected_memory(rejected))
-    }
-
-    /// Carries out every post that is not [plain](ReceivePost::is_plain_single_receive): deferred work,
-    /// multi-receive buffers, peeks, and receives and discards of claimed messages.
-    #[inline(never)]
-    fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        let ReceivePost { context, work, .. } = *post;
-        match post.kind {
-            ReceiveKind::Single => self.post_receive_with(post, |engine, request, queues| {
-                engine.post_receive(mark_as_deferred_work(request, work), queues)
-            }),
-            ReceiveKind::Multi { min_free_bytes } => self
-                .post_receive_with(post, |engine, request, queues| {
-                    engine.post_multi_receive(request, min_free_bytes, work, queues)
-                }),
-            ReceiveKind::Claimed => self.post_receive_with(post, |engine, request, queues| {
-                engine.receive_claimed(mark_as_deferred_work(request, work), context, queues)
-            }),
-            ReceiveKind::Peek(then) => self.peek_and_pass(post, then),
-            ReceiveKind::Discard => self.discard_claimed(post),
-        }
-    }
-
-    /// Makes a peek, then a pass.
-    fn peek_and_pass(&self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
-        let mut endpoint = self.lock_for_purpose(Purpose::Poll);
-        let state = endpoint.guard.as_mut().ok_or_else(not_enabled_error)?;
-        let answered = state.peek(post, then);
-        // The pass must come after the peek: see docs/design/messages.md.
-        state.count_poll_and_pass();
-        answered
-    }
-
     /// Makes a pass for the progress thread, unless the application polls.
     fn pass_for_progress_thread(&self) -> WatchResult {
         let mut guard = self.state.lock();
@@ -350,17 +287,6 @@ impl<T: Transport> Pump<T> {
         let armed = state.timekeeper.limit_sleep_to_next_timeout(armed, &state.engine);
         state.duties.set(Duties::WATCH, armed != Armed::Ready);
         WatchResult::Resting(armed)
-    }
-
-    fn discard_claimed(&self, post: &ReceivePost) -> Result<(), Error> {
-        let mut endpoint = self.lock_for_call();
-        let (engine, _, bound) = endpoint.enabled_parts()?;
-        engine.discard_claimed(
-            post.tagged.is_some(),
-            post.context,
-            post.work,
-            &mut bound.queues_without_reader(),
-        )
     }
 }
 

@@ -22,7 +22,8 @@ pub fn is_planted(clause: &str) -> bool {
     PLANTED.as_deref() == Some(clause)
 }
 
-/// Whether the environment names a clause. Then no message takes a lane: a lane breaks no clause.
+/// Whether the environment names a clause. Then no message takes a lane, and no glance takes the
+/// place of a pass: they break no clause.
 #[cfg(feature = "mutants")]
 #[must_use]
 pub fn is_any_planted() -> bool {

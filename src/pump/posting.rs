@@ -1,18 +1,24 @@
-//! Posts operations to the engine, and reports operations that complete at post time.
+//! Posts operations and receives to the engine, and reports operations that complete at post time.
 
+use homespun_engine::buffer::Destination;
 use homespun_engine::completion::{EndedOperation, WorkEnd};
 use homespun_engine::engine::{Attempt, Engine};
 use homespun_engine::error::Error;
 use homespun_engine::flags::CounterEvents;
 use homespun_engine::matching::Criteria;
-use homespun_engine::operation::{RmaLocal, Signalled, TransmitOp, TransmitRequest};
+use homespun_engine::operation::{
+    PeekAction, PeekRequest, ReceiveRequest, RmaLocal, Signalled, TransmitOp, TransmitRequest,
+};
 use homespun_engine::peer_id::PeerId;
+use homespun_engine::rejected::Rejected;
 use homespun_engine::transport::Transport;
 
-use super::BoundObjects;
+use super::duties::Purpose;
+use super::queues::Queues;
+use super::{BoundObjects, Pump, State, not_enabled_error};
 use crate::av::FabricAddress;
 use crate::mutated;
-use crate::post::{Post, ReceiveKind, ReceivePost};
+use crate::post::{Post, ReceiveKind, ReceivePost, mark_as_deferred_work};
 use crate::tag::TagMatch;
 
 impl BoundObjects {
@@ -142,5 +148,82 @@ impl BoundObjects {
         };
         let TagMatch { tag, ignore } = post.tagged.unwrap_or(TagMatch::ANY);
         Ok(Criteria { source, tag, ignore })
+    }
+}
+
+impl<T: Transport> State<T> {
+    /// Looks for a message among those that earlier passes have received: see [`Engine::peek`].
+    fn peek(&mut self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
+        let State { engine, bound, .. } = self;
+        let bound = bound.as_mut().ok_or_else(not_enabled_error)?;
+        let criteria = bound.match_criteria(post, engine)?;
+        let ReceivePost { tagged, context, work, .. } = *post;
+        let request = PeekRequest { tagged: tagged.is_some(), criteria, context, work, then };
+        if work.is_some() || bound.has_progress_thread() {
+            engine.show_all_to_peeks();
+        }
+        engine.peek(request, &mut bound.queues_without_reader())
+    }
+}
+
+impl<T: Transport> Pump<T> {
+    /// Posts a receive to the engine, by calling `receive`.
+    #[inline(always)]
+    pub(super) fn post_receive_with(
+        &self,
+        post: &mut ReceivePost,
+        receive: impl FnOnce(
+            &mut Engine,
+            ReceiveRequest,
+            &mut Queues<'_, '_>,
+        ) -> Result<(), Rejected<Destination>>,
+    ) -> Result<(), Error> {
+        let mut endpoint = self.lock_for_call();
+        let (engine, _, bound) = endpoint.enabled_parts()?;
+        let request = post.take_receive_request(bound.match_criteria(post, engine)?);
+        let received = receive(engine, request, &mut bound.queues_without_reader());
+        received.map_err(|rejected| post.put_back_rejected_memory(rejected))
+    }
+
+    /// Carries out every post that is not [plain](ReceivePost::is_plain_single_receive): deferred work,
+    /// multi-receive buffers, peeks, and receives and discards of claimed messages.
+    #[inline(never)]
+    pub(super) fn post_special_receive(&self, post: &mut ReceivePost) -> Result<(), Error> {
+        let ReceivePost { context, work, .. } = *post;
+        match post.kind {
+            ReceiveKind::Single => self.post_receive_with(post, |engine, request, queues| {
+                engine.post_receive(mark_as_deferred_work(request, work), queues)
+            }),
+            ReceiveKind::Multi { min_free_bytes } => self
+                .post_receive_with(post, |engine, request, queues| {
+                    engine.post_multi_receive(request, min_free_bytes, work, queues)
+                }),
+            ReceiveKind::Claimed => self.post_receive_with(post, |engine, request, queues| {
+                engine.receive_claimed(mark_as_deferred_work(request, work), context, queues)
+            }),
+            ReceiveKind::Peek(then) => self.peek_and_pass(post, then),
+            ReceiveKind::Discard => self.discard_claimed(post),
+        }
+    }
+
+    /// Makes a peek, then a pass.
+    fn peek_and_pass(&self, post: &ReceivePost, then: PeekAction) -> Result<(), Error> {
+        let mut endpoint = self.lock_for_purpose(Purpose::Poll);
+        let state = endpoint.guard.as_mut().ok_or_else(not_enabled_error)?;
+        let answered = state.peek(post, then);
+        // The pass must come after the peek: see docs/design/messages.md.
+        state.count_poll_and_pass();
+        answered
+    }
+
+    fn discard_claimed(&self, post: &ReceivePost) -> Result<(), Error> {
+        let mut endpoint = self.lock_for_call();
+        let (engine, _, bound) = endpoint.enabled_parts()?;
+        engine.discard_claimed(
+            post.tagged.is_some(),
+            post.context,
+            post.work,
+            &mut bound.queues_without_reader(),
+        )
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use homespun_engine::buffer::Source;
-use homespun_engine::operation::{Level, Signalled, TransmitOp, TransmitOptions};
+use homespun_engine::operation::{Level, PeekAction, Signalled, TransmitOp, TransmitOptions};
 use homespun_shm::ShmProvider;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -22,6 +22,7 @@ use crate::endpoint_pump::as_drive;
 use crate::fabric::Fabric;
 use crate::info::ResourceManagement;
 use crate::open_pump::OpenPump;
+use crate::post::ReceiveKind;
 use crate::tag::{Tag, TagMatch};
 use crate::{AddressFormat, AvAttr, Hints};
 

@@ -9,6 +9,7 @@ use super::receive_side::ReceiveSide;
 use crate::buffer::Destination;
 use crate::completion::Sink;
 use crate::matching::Criteria;
+use crate::mutants::is_any_planted;
 use crate::operation::Signalled;
 use crate::receiver::EndedAtOnce;
 use crate::transport::LinkId;
@@ -44,7 +45,7 @@ impl Engine {
         let has_held =
             self.initiator.has_held_reports() | receiver.has_held_reports() | self.target.has_held_reports();
         let has_frames = self.links.have_pending_replies() | (self.initiator.active_len() > 0);
-        !(has_held | has_frames | self.has_timeouts | self.has_rare_work())
+        !(has_held | has_frames | self.has_timeouts | self.has_rare_work() | is_any_planted())
     }
 
     /// Ends the receive that waits for a message, if that is the earliest one posted and nothing else is to
@@ -60,6 +61,9 @@ impl Engine {
         let Engine { receive_side: ReceiveSide::Own(receiver), links, peers, .. } = self else {
             return EndedAtOnce::No;
         };
+        if is_any_planted() {
+            return EndedAtOnce::No;
+        }
         receiver.end_receive_at_once(id, message, read, &mut LinksAndSink { links, peers, sink })
     }
 }

@@ -171,7 +171,8 @@ proptest! {
             match step {
                 Step::Receive { tag, ignore, len_bytes, signalled } => {
                     let criteria = Criteria { tag, ignore, source: None };
-                    let make = || ReceiveRequest { criteria, signalled, ..tagged_receive(tag, len_bytes, context) };
+                    let plain = || tagged_receive(tag, len_bytes, context);
+                    let make = || ReceiveRequest { criteria, signalled, ..plain() };
                     let mut request = make();
                     if !with.try_post_waiting(&mut request) {
                         with.post_receive(request);
