@@ -8,7 +8,7 @@ use homespun_instructions::record::Record;
 const MAX_EXCESS: f64 = 0.05;
 
 /// An operation over `auto` may always take this many instructions more, since its passes also look at TCP.
-/// Under callgrind, time is so slow that every eighth empty read looks for peers on its core
+/// Under callgrind, time is so slow that every 32nd empty read looks for peers on its core
 /// (docs/decisions/shared-cores.md); otherwise a read does so once in 4 us. What the compiler inlines differs
 /// between the two by up to twenty instructions.
 const MIN_EXCESS_INSTRUCTIONS: f64 = 100.0;

@@ -86,7 +86,7 @@ pub const EVENTS_MAX: usize = 64;
 pub const GAP_MAX_POLLS: u32 = 512;
 
 /// After such a gap, while a ring is hot but no frame arrives, the kernel is polled once in this many polls.
-/// While no ring is hot, every pass polls the kernel.
+/// While no ring is hot, every poll asks the kernel.
 pub const IDLE_POLLS_PER_KERNEL_POLL: u32 = 64;
 
 /// While frames arrive, the kernel is polled at least once in this many polls.

@@ -85,7 +85,7 @@ pub(crate) struct Incoming {
     pub(crate) peer_regions: PeerRegions,
     /// How many polls in a row found the ring empty.
     pub(crate) empty_polls: u32,
-    /// Whether every pass polls the ring.
+    /// Whether every poll reads the ring.
     pub(crate) is_hot: bool,
 }
 

@@ -62,7 +62,7 @@ pub struct ShmTransport {
     listener: Option<Listener>,
     links: LinkTable<Slot>,
     staging: Staging,
-    /// The hot links: every pass polls their rings. The peers of the other links ring the doorbell after a
+    /// The hot links: every poll reads their rings. The peers of the other links ring the doorbell after a
     /// send.
     hot: Vec<LinkId>,
     /// The index of the hot link that the next pass polls first.
@@ -668,7 +668,7 @@ impl Drop for ShmTransport {
 /// The error with which all links end in a forked child.
 const FORKED_CHILD: LinkError = LinkError::Denied(Denial::ForkedChild);
 
-/// Makes a link hot: from now on every pass polls its ring.
+/// Makes a link hot: from now on every poll reads its ring.
 fn start_polling_ring(hot: &mut Vec<LinkId>, id: LinkId, link: &mut Link) {
     if let Some(incoming) = &mut link.incoming {
         incoming.empty_polls = 0;
