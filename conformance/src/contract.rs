@@ -107,6 +107,10 @@ fn promises<P: Provider>() -> Vec<Promise<P>> {
             frame_sent_before_link_up_arrives_after_it
             flushed_frame_arrives_without_further_calls_of_the_sender
             transport_moved_to_another_thread_works;
+        Features::empty(), at_once:
+            messages_sent_at_once_keep_their_order
+            message_sent_at_once_arrives_without_further_calls
+            idle_transport_asks_for_a_pass_now_and_then;
         Features::empty(), room:
             full_link_delivers_everything_once_the_peer_reads
             broken_link_answers_full_until_link_down

@@ -6,6 +6,7 @@
 //! [`FrameHandler`](homespun_engine::transport::FrameHandler).
 //! [`Contract`](crate::Contract) makes a test of each function.
 
+pub mod at_once;
 mod backend;
 pub mod closing;
 pub mod connecting;

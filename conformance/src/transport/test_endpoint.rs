@@ -161,6 +161,16 @@ impl<T: Transport> TestEndpoint<T> {
         self.transport.flush();
     }
 
+    /// Whether no frame waits to be sent on a link.
+    pub fn is_outbox_empty(&self, link: LinkId) -> bool {
+        self.outbox.get(&link).is_none_or(|outbox| outbox.frames.is_empty())
+    }
+
+    /// Takes messages of a link that a glance has found: [`Transport::receive_at_once`].
+    pub fn receive_at_once(&mut self, link: LinkId, budget_frames: u32) -> bool {
+        self.transport.receive_at_once(link, budget_frames, &mut self.recorder)
+    }
+
     /// Receives once. Returns the number of events that the transport says it has reported.
     ///
     /// # Panics
