@@ -233,6 +233,12 @@ impl Post {
         matches!(self.ended, Some(Err(_)))
     }
 
+    /// Whether later operations with a fence wait for this one. An endpoint that was closed may not have read
+    /// the end of an operation that it had cancelled.
+    pub(crate) fn delays_fences(&self) -> bool {
+        !self.has_failed() && !self.cancelled
+    }
+
     /// Returns whether a cancel was accepted, which may change, and whether it has ended.
     fn cancellation(&mut self) -> (&mut bool, bool) {
         (&mut self.cancelled, self.ended.is_some())

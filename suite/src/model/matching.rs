@@ -369,7 +369,7 @@ impl Matching<'_> {
         }
         for earlier in 0..message {
             let send = &self.history.sends[earlier].post;
-            if (send.by, send.to) == (fenced.by, fenced.to) && !send.has_failed() {
+            if (send.by, send.to) == (fenced.by, fenced.to) && send.delays_fences() {
                 let level = send.level.max(fenced.level);
                 if level > Level::Inject && self.is_reliable {
                     self.arrive(arrived, earlier, now, &mut Vec::new())?;
@@ -392,7 +392,7 @@ impl Matching<'_> {
             let is_before = send.by == access.by
                 && send.to == self.at.place
                 && send.posted_at < access.posted_at
-                && !send.has_failed();
+                && send.delays_fences();
             if is_before && send.level.max(access.level) == Level::Match {
                 self.require_match_before_fence(message, now)?;
             }

@@ -161,6 +161,14 @@ const ROWS_OF_RULES: &[Row] = &[
         let [first, second] = [[1, 2], [2, 1]][bad];
         s.receive_tag(first).take(0, bad).receive_tag(second).take(1, 1 - bad).done(0).done(1)
     }),
+    ("fi_cq/fence-delays", |s, bad| {
+        let s = s.post(1, Level::Match).post_send(Some(2), Level::Inject, true).receive_tag(2).take(0, 1);
+        // The sender is closed before it reads the end of the cancelled message.
+        s.edit(|history| {
+            history.sends[0].post.cancelled = bad == 0;
+            history.record_endpoint_end(SENDER.place, End::Closed);
+        })
+    }),
     ("fi_endpoint/cancel-reports-ecanceled", |s, bad| {
         let s = s.receive().post(1, Level::Inject).edit(|history| history.sends[0].post.cancelled = true);
         s.ended(0, Err(Errno::ECANCELED)).if_bad(bad, |s| s.take(0, 0))
