@@ -7,6 +7,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, CellAlignment, Table};
 
 use crate::comparison::{Change, ChangedTool, PathChange, TOLERANCE};
+use crate::record::Count;
 
 /// The interfaces, in the order of the table's columns.
 const INTERFACES: [&str; 2] = ["native", "plugin"];
@@ -48,6 +49,27 @@ fn format_cells(change: &PathChange) -> [String; 3] {
         (_, fraction) => format!("{:+.1} %", fraction.unwrap_or_default() * 100.0),
     };
     [count(change.before), count(change.now), difference]
+}
+
+/// Returns a table with a row for each operation that was counted through libfabric's provider `shm`: its
+/// count there, that of the plugin, and the plugin's count as a multiple of libfabric's.
+pub fn format_beside_libfabric(
+    version: &str,
+    ours: &BTreeMap<String, Count>,
+    theirs: &BTreeMap<String, Count>,
+) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["instructions over shm", "plugin", &format!("libfabric {version}"), "ratio"]);
+    for (path, their) in theirs {
+        let Some((domain, operation)) = split_path_name(path) else { continue };
+        let Some(our) = ours.get(&format!("{domain}/plugin/{operation}")) else { continue };
+        let ratio = format!("{:.2}", our.total / their.total);
+        let numbers = [format!("{:.1}", our.total), format!("{:.1}", their.total), ratio];
+        let numbers = numbers.map(|text| Cell::new(text).set_alignment(CellAlignment::Right));
+        table.add_row([Cell::new(operation)].into_iter().chain(numbers));
+    }
+    table.to_string()
 }
 
 /// A paragraph for each path that differs from the record. Empty if none does.

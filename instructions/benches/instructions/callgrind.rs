@@ -11,8 +11,9 @@ use homespun_instructions::profile::Profile;
 use homespun_instructions::record::Count;
 
 use crate::Result;
+use crate::c_node::PREFIXES;
 use crate::collection::COLLECTED_FUNCTION;
-use crate::path::Path;
+use crate::path::{Interface, Path};
 use crate::perform::COUNTED_OPERATIONS;
 
 /// Makes the C library choose the memory and string functions for a processor without extensions. So the
@@ -63,6 +64,11 @@ fn count_path(path: Path, directory: &FilePath) -> Result<Count> {
         .env_clear()
         .env("PATH", env::var_os("PATH").unwrap_or_default())
         .env("GLIBC_TUNABLES", WITHOUT_EXTENSIONS);
+    if path.interface == Interface::Libfabric {
+        // Without this, libfabric asks each of its providers what it offers.
+        command.env("FI_PROVIDER", "shm");
+        command.envs(PREFIXES.iter().filter_map(|(name, _)| Some((name, env::var_os(name)?))));
+    }
     command.args(["--quiet", "--tool=callgrind", "--collect-atstart=no", "--demangle=no"]);
     command.args(["--compress-strings=no", "--compress-pos=no"]);
     command.arg(format!("--toggle-collect={COLLECTED_FUNCTION}"));

@@ -1,18 +1,18 @@
 //! Counts the instructions of operations, by the Rust interface and by the plugin. Compares the counts with
-//! the record in `counts.json`. CONTRIBUTING.md explains how to use this benchmark.
+//! the record in `counts.json`, and with those of libfabric's provider `shm`. CONTRIBUTING.md explains how to use this benchmark.
 //! docs/decisions/instruction-counts.md gives the reasons for its design.
 
 #![deny(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
 
+#[expect(unsafe_code, reason = "it calls libraries as C programs do")]
+mod c_node;
 mod callgrind;
 mod collection;
 mod native;
 mod node;
 mod path;
 mod perform;
-#[expect(unsafe_code, reason = "it calls the plugin as C programs do")]
-mod plugin;
 #[expect(unsafe_code, reason = "it polls descriptors that others own")]
 mod sockets;
 #[expect(unsafe_code, reason = "the C library tells its version by a pointer")]
@@ -125,12 +125,25 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
         changes = compare(&recorded, &now);
     }
     println!("{}", report::format_table(&changes));
+    print_beside_libfabric(&now, only)?;
     let findings = report::describe_changes(&changes);
     if findings.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!("\n{}\n\nIf this is intended, record it: {HOW_TO_WRITE}", findings.join("\n\n"));
     Ok(ExitCode::FAILURE)
+}
+
+/// Counts the meant paths through libfabric's provider `shm`, and prints the counts beside those of the plugin.
+fn print_beside_libfabric(now: &Record, only: &[String]) -> Result<()> {
+    let (version, paths) = match c_node::version_of_libfabric() {
+        Ok(version) => (version, Path::all_of_libfabric()),
+        Err(error) => return report_skipped(&format!("instruction counts beside libfabric: {error}")),
+    };
+    let is_meant = |path: &Path| is_meant(&path.to_string().replace("libfabric", "plugin"), only);
+    let theirs = callgrind::count_paths(paths.into_iter().filter(is_meant).collect())?;
+    println!("\n{}", report::format_beside_libfabric(&version, &now.paths, &theirs));
+    Ok(())
 }
 
 /// Reports what is skipped: on standard error, and in the file from which `./test` makes its summary.

@@ -10,6 +10,7 @@ use homespun::{
 };
 
 use crate::node::{LEN_BYTES, Node};
+use crate::path::{Operation, Path};
 
 const MESSAGE: &[u8; LEN_BYTES] = b"homespun";
 
@@ -28,13 +29,11 @@ pub(crate) struct NativeNode {
     room: BytesMut,
 }
 
-impl Node for NativeNode {
-    type Name = (Address, u64, u64);
-
+impl NativeNode {
     #[expect(unsafe_code, reason = "a domain without locks is a promise")]
-    fn open(domain: &str, is_shareable: bool) -> NativeNode {
+    fn open(path: Path) -> NativeNode {
         let fabric = Fabric::new();
-        let hints = Hints::new().node("127.0.0.1").source().domain(domain).ep_type(EndpointType::Rdm);
+        let hints = Hints::new().node("127.0.0.1").source().domain(path.domain).ep_type(EndpointType::Rdm);
         let hints = hints.threading(Threading::Domain).progress(Progress::Manual);
         let info = fabric.info(&hints).expect("a domain of this name");
         // SAFETY: the process has only this thread.
@@ -46,11 +45,20 @@ impl Node for NativeNode {
         endpoint.bind_av(&av).expect("its first address vector");
         endpoint.enable().expect("it has all that it needs");
         let access = MrAccess::REMOTE_READ | MrAccess::REMOTE_WRITE;
-        let attr = MrAttr { access, requested_key: Some(1), shareable: is_shareable, ..MrAttr::default() };
+        let shareable = path.operation == Operation::WriteShareable;
+        let attr = MrAttr { access, requested_key: Some(1), shareable, ..MrAttr::default() };
         let region = domain.register(LEN_BYTES, &attr).expect("a memory region");
-        assert_eq!(region.is_shareable(), is_shareable);
+        assert_eq!(region.is_shareable(), shareable);
         let room = BytesMut::zeroed(LEN_BYTES);
         NativeNode { endpoint, cq, av, region, peer: FabricAddress::UNSPECIFIED, target: (0, 0), room }
+    }
+}
+
+impl Node for NativeNode {
+    type Name = (Address, u64, u64);
+
+    fn open_pair(path: Path) -> [NativeNode; 2] {
+        [NativeNode::open(path), NativeNode::open(path)]
     }
 
     fn own_address(&self) -> Self::Name {
@@ -72,13 +80,14 @@ impl Node for NativeNode {
         .expect("room for a receive");
     }
 
-    fn send(&mut self, tag: Option<u64>) {
+    fn try_send(&mut self, tag: Option<u64>) -> bool {
         let message = Bytes::from_static(MESSAGE);
         match tag {
             Some(tag) => self.endpoint.tsend(message, self.peer, Tag(tag), 2),
             None => self.endpoint.send(message, self.peer, 2),
         }
         .expect("room for a send");
+        true
     }
 
     fn inject(&mut self) {

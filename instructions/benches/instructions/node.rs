@@ -1,4 +1,6 @@
-//! The operations that both interfaces implement.
+//! The operations that all interfaces implement.
+
+use crate::path::Path;
 
 /// The length of messages, writes, reads and atomic operands.
 pub(crate) const LEN_BYTES: usize = 8;
@@ -9,8 +11,8 @@ pub(crate) trait Node: Sized {
     /// The address of a node, and the location of its memory.
     type Name: Copy;
 
-    /// Opens a node on the loopback interface. If `is_shareable`, peers may map the node's memory.
-    fn open(domain: &str, is_shareable: bool) -> Self;
+    /// Opens two nodes of this host for the operations of a path.
+    fn open_pair(path: Path) -> [Self; 2];
 
     fn own_address(&self) -> Self::Name;
 
@@ -19,7 +21,12 @@ pub(crate) trait Node: Sized {
 
     fn post_receive(&mut self, tag: Option<u64>);
 
-    fn send(&mut self, tag: Option<u64>);
+    /// Sends a message. Returns false if the node does not accept the call now.
+    fn try_send(&mut self, tag: Option<u64>) -> bool;
+
+    fn send(&mut self, tag: Option<u64>) {
+        assert!(self.try_send(tag), "the node accepts no message");
+    }
 
     fn inject(&mut self);
 

@@ -47,11 +47,14 @@ pub(crate) enum Interface {
     Native,
     /// The C interface of the plugin.
     Plugin,
+    /// The C interface of libfabric's own provider `shm`.
+    Libfabric,
 }
 
 const DOMAINS: [&str; 3] = ["shm", "auto", "tcp"];
 
-const INTERFACES: [(Interface, &str); 2] = [(Interface::Native, "native"), (Interface::Plugin, "plugin")];
+const INTERFACES: [(Interface, &str); 3] =
+    [(Interface::Native, "native"), (Interface::Plugin, "plugin"), (Interface::Libfabric, "libfabric")];
 
 const OPERATIONS: [(Operation, &str); 11] = [
     (Operation::Send, "send"),
@@ -68,15 +71,25 @@ const OPERATIONS: [(Operation, &str); 11] = [
 ];
 
 impl Path {
+    /// All paths of homespun.
     pub(crate) fn all() -> Vec<Path> {
         let mut paths = Vec::new();
         for domain in DOMAINS {
-            for (interface, _) in INTERFACES {
-                let path = |(operation, _)| Path { domain, interface, operation };
-                paths.extend(OPERATIONS.map(path).into_iter().filter(Path::is_available));
+            for interface in [Interface::Native, Interface::Plugin] {
+                paths.extend(Path::all_through(interface, domain));
             }
         }
         paths
+    }
+
+    /// The paths of libfabric's provider `shm`.
+    pub(crate) fn all_of_libfabric() -> Vec<Path> {
+        Path::all_through(Interface::Libfabric, "shm").collect()
+    }
+
+    fn all_through(interface: Interface, domain: &'static str) -> impl Iterator<Item = Path> {
+        let paths = OPERATIONS.map(|(operation, _)| Path { domain, interface, operation });
+        paths.into_iter().filter(Path::is_available)
     }
 
     /// Whether the path is counted. The domain `auto`, with a near peer, is counted only for the Rust
@@ -104,6 +117,7 @@ impl FromStr for Path {
     type Err = &'static str;
 
     fn from_str(name: &str) -> Result<Path, &'static str> {
-        Path::all().into_iter().find(|path| path.to_string() == name).ok_or("no path has this name")
+        let mut paths = Path::all().into_iter().chain(Path::all_of_libfabric());
+        paths.find(|path| path.to_string() == name).ok_or("no path has this name")
     }
 }

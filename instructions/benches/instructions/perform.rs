@@ -2,11 +2,11 @@
 
 use std::process;
 
+use crate::c_node::CNode;
 use crate::collection::Phase;
 use crate::native::NativeNode;
 use crate::node::Node;
 use crate::path::{Interface, Operation, Path};
-use crate::plugin::PluginNode;
 use crate::sockets::Sockets;
 
 /// The number of operations that warm up caches and allocations.
@@ -26,7 +26,7 @@ const PASSES_MAX: u32 = 100_000;
 pub(crate) fn perform(path: Path) -> ! {
     match path.interface {
         Interface::Native => Pair::<NativeNode>::open(path).perform(path.operation),
-        Interface::Plugin => Pair::<PluginNode>::open(path).perform(path.operation),
+        Interface::Plugin | Interface::Libfabric => Pair::<CNode>::open(path).perform(path.operation),
     }
     process::exit(0)
 }
@@ -42,9 +42,7 @@ struct Pair<N> {
 
 impl<N: Node> Pair<N> {
     fn open(path: Path) -> Pair<N> {
-        let is_shareable = path.operation == Operation::WriteShareable;
-        let mut left = N::open(path.domain, is_shareable);
-        let mut right = N::open(path.domain, is_shareable);
+        let [mut left, mut right] = N::open_pair(path);
         left.set_peer(right.own_address());
         right.set_peer(left.own_address());
         let mut pair = Pair { left, right, sockets: None };
@@ -180,7 +178,13 @@ impl<N: Node> Pair<N> {
     fn connect(&mut self) {
         for _ in 0..2 {
             self.right.post_receive(None);
-            self.left.send(None);
+            poll_until(|| {
+                let is_sent = self.left.try_send(None);
+                // Libfabric's endpoints take no message before both have heard of each other.
+                let has_read = !is_sent && (self.left.poll_cq() || self.right.poll_cq());
+                assert!(!has_read, "nothing was sent");
+                is_sent
+            });
             let (mut sent, mut received) = (false, false);
             poll_until(|| {
                 sent |= self.left.poll_cq();
