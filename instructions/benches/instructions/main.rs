@@ -1,6 +1,6 @@
 //! Counts the instructions of operations, by the Rust interface and by the plugin. Compares the counts with
-//! the record in `counts.json`, and with those of libfabric's provider `shm`. CONTRIBUTING.md explains how to use this benchmark.
-//! docs/decisions/instruction-counts.md gives the reasons for its design.
+//! the record in `counts.json`, and with those of libfabric's provider `shm`. CONTRIBUTING.md explains how to
+//! use this benchmark. docs/decisions/instruction-counts.md gives the reasons for its design.
 
 #![deny(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its result")]
@@ -134,7 +134,8 @@ fn count_and_compare(only: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Counts the meant paths through libfabric's provider `shm`, and prints the counts beside those of the plugin.
+/// Counts the meant paths through libfabric's provider `shm`, and prints the counts beside those of the
+/// plugin.
 fn print_beside_libfabric(now: &Record, only: &[String]) -> Result<()> {
     let (version, paths) = match c_node::version_of_libfabric() {
         Ok(version) => (version, Path::all_of_libfabric()),
