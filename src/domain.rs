@@ -333,7 +333,7 @@ impl Domain {
     /// As [`grant_endpoint_info`](Self::grant_endpoint_info), but refuses all types except
     /// [`EndpointType::Msg`].
     fn grant_msg_endpoint_info(&self, info: &Info) -> Result<Info, Error> {
-        if info.ep.ep_type != Some(EndpointType::Msg) {
+        if !info.endpoint_type().is_connected() {
             return Err(Misuse::Invalid(Argument::Unconnected).into());
         }
         self.grant_endpoint_info(info)
@@ -344,15 +344,12 @@ impl Domain {
         if info.domain.name.as_deref().is_some_and(|name| !name.eq_ignore_ascii_case(self.name())) {
             return Err(Misuse::Invalid(Argument::InfoOfOtherDomain).into());
         }
-        match info.ep.ep_type {
-            None | Some(EndpointType::Rdm) => {}
-            // An event queue belongs to no domain, so any thread may read it, and its reads drive connected
-            // endpoints. Therefore these endpoints need locks.
-            Some(EndpointType::Msg) if self.shared.locking != Locking::Taken => {
-                return Err(Misuse::Invalid(Argument::UnlockedConnections).into());
-            }
-            Some(EndpointType::Msg) => {}
-            _ => return Err(Misuse::Invalid(Argument::NotOffered(Unmet::Datagrams)).into()),
+        let endpoint_type = info.endpoint_type();
+        if !EndpointType::OFFERED.contains(&endpoint_type) {
+            return Err(Misuse::Invalid(Argument::NotOffered(Unmet::Datagrams)).into());
+        }
+        if endpoint_type.needs_locks() && self.shared.locking != Locking::Taken {
+            return Err(Misuse::Invalid(Argument::UnlockedConnections).into());
         }
         let formats = [info.addr_format, info.src_addr.map(|address| address.format())];
         if formats.into_iter().flatten().any(|format| format != self.shared.format) {

@@ -368,7 +368,7 @@ impl EndpointShared {
             transmit_order: info.tx.msg_order,
             completes_in_order: !info.tx.comp_order.is_empty() && !mutated!("fi_endpoint/completion-order"),
             receive_order: info.rx.msg_order,
-            role: self.role(),
+            role: self.info.endpoint_type().role(),
         }
     }
 

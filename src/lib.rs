@@ -15,6 +15,7 @@ mod empty_polls;
 #[expect(unsafe_code, reason = "the raw tier takes addresses; see endpoint/send.rs")]
 pub mod endpoint;
 mod endpoint_pump;
+mod endpoint_type;
 pub mod eq;
 mod fabric;
 mod getinfo;

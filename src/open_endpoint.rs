@@ -10,7 +10,7 @@ use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::hints::Hints;
-use crate::info::{EndpointType, Info};
+use crate::info::Info;
 use crate::wait::WaitObject;
 
 /// An enabled endpoint and its objects, as [`EndpointBuilder::open`] returns them.
@@ -150,12 +150,13 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Invalid`] if the info is for connected endpoints ([`EndpointType::Msg`]), which also need
-    /// an event queue and a peer. Otherwise the errors of the single steps. After an error, the objects that
-    /// `open` opened are closed again.
+    /// [`Misuse::Invalid`] if the info is for connected endpoints
+    /// ([`EndpointType::Msg`](crate::info::EndpointType::Msg)), which also need an event queue and a peer.
+    /// Otherwise the errors of the single steps. After an error, the objects that `open` opened are closed
+    /// again.
     pub fn open(self) -> Result<OpenEndpoint, Error> {
         let EndpointBuilder { domain, info, cq, av, counters } = self;
-        if info.ep.ep_type == Some(EndpointType::Msg) {
+        if info.endpoint_type().is_connected() {
             return Err(Misuse::Invalid(Argument::PeerNeeded).into());
         }
         let cq = cq.open_if_new(|attr| domain.open_cq(attr))?;
@@ -180,6 +181,7 @@ mod tests {
     use crate::av::FabricAddress;
     use crate::counter::CounterAttr;
     use crate::cq::OperationKind;
+    use crate::info::EndpointType;
 
     fn make_hints() -> Hints {
         Hints::new().node("127.0.0.1").source()

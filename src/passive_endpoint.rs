@@ -18,7 +18,7 @@ use crate::domain_id::DomainId;
 use crate::endpoint_pump::{Bindings, as_drive};
 use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
 use crate::getinfo::grant_info;
-use crate::info::{EndpointType, Info};
+use crate::info::Info;
 use crate::lock::Locking;
 use crate::mutated;
 use crate::open_pump::OpenPump;
@@ -122,7 +122,7 @@ impl PassiveEndpoint {
         params: &Params,
         clock: &Clock,
     ) -> Result<PassiveEndpoint, Error> {
-        if info.ep.ep_type != Some(EndpointType::Msg) {
+        if !info.endpoint_type().is_connected() {
             return Err(Misuse::Invalid(Argument::Unconnected).into());
         }
         let attr = provider.attr();

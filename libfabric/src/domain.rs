@@ -1,6 +1,6 @@
 //! `fi_domain(3)`.
 
-use homespun::info::{EndpointType, Info, Progress, Threading};
+use homespun::info::{Info, Progress, Threading};
 use homespun::{Domain, Errno, Error, Fabric};
 use libc::{c_int, c_void};
 
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn open_domain(
 fn needs_locks(info: &Info) -> bool {
     info.domain.threading != Some(Threading::Domain)
         || info.domain.data_progress == Some(Progress::Auto)
-        || info.ep.ep_type == Some(EndpointType::Msg)
+        || info.endpoint_type().needs_locks()
 }
 
 /// Opens a domain with no more locks than its application needs.

@@ -2,7 +2,6 @@
 //! [`tagged`].
 
 use homespun::flags::{BindFlags, CounterEvents, OpFlags};
-use homespun::info::EndpointType;
 use homespun::{Endpoint, Errno, Misuse};
 use libc::{c_int, c_void};
 
@@ -81,7 +80,7 @@ pub(crate) unsafe extern "C" fn open_endpoint(
         let mut info = unsafe { read_info(info, Extent::Application { api_version })? };
         offered_name::restore_info_of_domain(&mut info, &domain.name, domain.domain.name());
         let (endpoint, request) = match handles::lookup_handle(handle) {
-            _ if info.ep.ep_type != Some(EndpointType::Msg) => (domain.domain.endpoint(&info)?, None),
+            _ if !info.endpoint_type().is_connected() => (domain.domain.endpoint(&info)?, None),
             None if handle.is_null() => (domain.domain.endpoint(&info)?, None),
             None => return Err(CMisuse::UnknownHandle.into()),
             Some(Handle::PassiveEndpoint(passive, _)) => {

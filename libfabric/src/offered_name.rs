@@ -19,7 +19,7 @@ mod tests;
 mod wanted;
 
 use homespun::flags::InfoFlags;
-use homespun::info::{EndpointType, Info};
+use homespun::info::Info;
 use homespun::params::OfferedName;
 use homespun::{Error, Fabric};
 
@@ -71,7 +71,7 @@ pub(crate) fn getinfo(
 /// libfabric moves `tcp`'s unconnected endpoints to the end of the list. An application that asks
 /// for no type takes the first info, and would get a connected endpoint.
 fn prefer_unconnected(infos: &mut Vec<Info>) {
-    let is_unconnected = |info: &Info| info.ep.ep_type == Some(EndpointType::Rdm);
+    let is_unconnected = |info: &Info| !info.endpoint_type().is_connected();
     if infos.iter().any(is_unconnected) {
         infos.retain(is_unconnected);
     }

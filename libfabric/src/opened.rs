@@ -147,7 +147,7 @@ impl NamedObjects {
             || hints.domain.threading.is_some_and(|asked| !domain.supports_threading(asked))
             || hints.domain.data_progress.is_some_and(|asked| asked != domain.data_progress)
             || (KEY_MIN_BYTES..domain.key_size_bytes).contains(&hints.domain.mr_key_size_bytes)
-            || hints.ep.ep_type.is_some_and(|asked| asked == EndpointType::Msg && !domain.allows_connections);
+            || (hints.endpoint_type().is_connected() && !domain.allows_connections);
         if is_another {
             return Err(CMisuse::NotOfDomain.into());
         }
@@ -215,7 +215,7 @@ fn restrict_name(asked: &mut Option<String>, name: &str) -> Option<()> {
 ///
 /// ENODATA if the hints ask for another endpoint type, fabric, domain or format.
 fn restrict_to_passive(passive: &Info, names: &Names, hints: &mut Info) -> Result<(), Failure> {
-    let is_another = hints.ep.ep_type.is_some_and(|asked| asked != EndpointType::Msg)
+    let is_another = hints.ep.ep_type.is_some_and(|asked| !asked.is_connected())
         || hints.addr_format.is_some() && hints.addr_format != passive.addr_format;
     if is_another {
         return Err(CMisuse::NotOfPassive.into());
@@ -237,7 +237,7 @@ impl OpenDomain {
             && info.domain.threading.is_some_and(|threading| self.supports_threading(threading))
             && info.domain.data_progress == Some(self.data_progress)
             && info.domain.mr_key_size_bytes >= self.key_size_bytes
-            && (self.allows_connections || info.ep.ep_type != Some(EndpointType::Msg))
+            && (self.allows_connections || !info.endpoint_type().is_connected())
     }
 
     /// Whether the domain supports this threading level. A domain without locks supports only

@@ -5,7 +5,6 @@
 //! exists for connected and passive endpoints, and is read only. Any other option fails with
 //! ENOPROTOOPT, which an application need not treat as a failure.
 
-use homespun::info::EndpointType;
 use homespun::limits::CONNECTION_DATA_MAX_BYTES;
 use homespun::mutated;
 use homespun::{Endpoint, Errno, SharedReceiveContext};
@@ -121,7 +120,7 @@ unsafe fn find_option<'a>(ep: *mut Fid, level: c_int, name: c_int) -> Result<Set
     let endpoint = unsafe { &object::state::<EndpointState>(ep.cast())?.endpoint };
     match (level, name) {
         (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) => Ok(Setting::MinMultiRecv(endpoint)),
-        (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) if endpoint.info().ep.ep_type == Some(EndpointType::Msg) => {
+        (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) if endpoint.info().endpoint_type().is_connected() => {
             Ok(Setting::CmDataSize)
         }
         (FI_OPT_ENDPOINT, 2 | 3) if mutated!("fi_endpoint/buffered-limits") => {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homespun_engine::address::Address;
-use homespun_engine::connection::EndpointRole;
 use homespun_engine::error::{Error, Misuse, ObjectState, Unsupported};
 
 use super::{Endpoint, EndpointShared};
@@ -12,7 +11,6 @@ use crate::av::check_peer_address;
 use crate::connection::{ConnectionRequest, Listener, check_data_len};
 use crate::endpoint_pump::EndpointPump;
 use crate::eq::{EventQueue, ReportedEndpoint, Reporter};
-use crate::info::EndpointType;
 use crate::mutated;
 use crate::random;
 
@@ -38,7 +36,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// - [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`].
+    /// - [`Misuse::NotSupported`] for an endpoint of another type than
+    ///   [`Msg`](crate::info::EndpointType::Msg).
     /// - [`Misuse::State`] if the endpoint has asked before, or was opened to accept a request.
     /// - [`Misuse::Invalid`] for an address of another format, a wildcard, an address without a port, or
     ///   more data than [`CONNECTION_DATA_MAX_BYTES`](crate::limits::CONNECTION_DATA_MAX_BYTES).
@@ -85,7 +84,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// - [`Misuse::NotSupported`] for an endpoint of another type than [`EndpointType::Msg`].
+    /// - [`Misuse::NotSupported`] for an endpoint of another type than
+    ///   [`Msg`](crate::info::EndpointType::Msg).
     /// - [`Misuse::State`] if the endpoint was not opened for a request, or if the request was accepted or
     ///   rejected before.
     /// - [`Misuse::Invalid`] for more data than
@@ -120,7 +120,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`Misuse::NotConnected`] if the endpoint has not been connected yet. [`Misuse::NotSupported`] for an
-    /// endpoint of another type than [`EndpointType::Msg`].
+    /// endpoint of another type than [`Msg`](crate::info::EndpointType::Msg).
     pub fn shutdown(&self) -> Result<(), Error> {
         self.shared.check_connection_oriented()?;
         match self.shared.enabled_pump() {
@@ -151,11 +151,7 @@ impl Endpoint {
 impl EndpointShared {
     /// Whether this is an endpoint for connections.
     pub(super) fn is_connection_oriented(&self) -> bool {
-        self.info.ep.ep_type == Some(EndpointType::Msg)
-    }
-
-    pub(super) fn role(&self) -> EndpointRole {
-        if self.is_connection_oriented() { EndpointRole::Connected } else { EndpointRole::Unconnected }
+        self.info.endpoint_type().is_connected()
     }
 
     pub(super) fn check_connection_oriented(&self) -> Result<(), Error> {

@@ -9,7 +9,6 @@ use homespun_engine::limits::MIN_MULTI_RECV_DEFAULT_BYTES;
 use super::Endpoint;
 use crate::av::FabricAddress;
 use crate::endpoint_pump::EndpointPump;
-use crate::info::EndpointType;
 use crate::mutated;
 use crate::op_flags::{check_receive_flags, may_wait_in_lane};
 use crate::post::ReceivePost;
@@ -76,7 +75,7 @@ impl Endpoint {
     /// source, since it has only one peer. The receive then needs no capability for the source.
     #[cold]
     fn ignore_or_refuse_source(&self, post: &mut ReceivePost) -> Result<(), Error> {
-        if self.shared.info.ep.ep_type == Some(EndpointType::Msg) {
+        if self.shared.is_connection_oriented() {
             post.from = None;
         }
         self.shared.check_caps(post.required_caps())

@@ -13,6 +13,7 @@ use homespun_engine::limits::{
 };
 use homespun_engine::transport::ProviderAttr;
 
+use crate::endpoint_type::UNCONNECTED_CAPS;
 use crate::info::{
     DomainAttr, EndpointType, EpAttr, FABRIC_NAME, FabricAttr, Info, MrMode, PROTOCOL, PROTOCOL_VERSION,
     PROVIDER_NAME, PROVIDER_VERSION, Progress, ResourceManagement, RxAttr, SHARED_CONTEXT, TAG_GENERIC,
@@ -28,9 +29,6 @@ const MESSAGE_CAPS: Caps = Caps::MSG
     .union(Caps::RECV)
     .union(Caps::FENCE)
     .union(Caps::MULTI_RECV);
-
-/// The capabilities that only unconnected endpoints have. A connected endpoint has only one source.
-const UNCONNECTED_CAPS: Caps = Caps::SOURCE.union(Caps::DIRECTED_RECV);
 
 /// The capabilities that are granted only on request. `SOURCE_ERR` reports a message of an unknown sender as
 /// an error; an application that does not expect this would take it for a failure. `TRIGGER` makes
@@ -109,9 +107,6 @@ const RAW_ORDERS: Order = Order::RAW.union(Order::RMA_RAW).union(Order::ATOMIC_R
 const WAR_ORDERS: Order = Order::WAR.union(Order::RMA_WAR).union(Order::ATOMIC_WAR);
 const WAW_ORDERS: Order = Order::WAW.union(Order::RMA_WAW).union(Order::ATOMIC_WAW);
 
-/// The types of endpoints that every provider supports, best first.
-const EP_TYPES: [EndpointType; 2] = [EndpointType::Rdm, EndpointType::Msg];
-
 /// Returns the types of endpoints that can meet the hints, best first.
 ///
 /// # Errors
@@ -119,9 +114,9 @@ const EP_TYPES: [EndpointType; 2] = [EndpointType::Rdm, EndpointType::Msg];
 /// [`Misuse::Unmet`] if the hints ask for a type that no provider supports.
 pub(super) fn candidate_ep_types(hints: &Info) -> Result<Vec<EndpointType>, Misuse> {
     match hints.ep.ep_type {
-        None => Ok(EP_TYPES.to_vec()),
-        Some(asked) if EP_TYPES.contains(&asked) => Ok(vec![asked]),
-        Some(_) if mutated!("fi_cq/transmit-of-unreliable-endpoint") => Ok(EP_TYPES.to_vec()),
+        None => Ok(EndpointType::OFFERED.to_vec()),
+        Some(asked) if EndpointType::OFFERED.contains(&asked) => Ok(vec![asked]),
+        Some(_) if mutated!("fi_cq/transmit-of-unreliable-endpoint") => Ok(EndpointType::OFFERED.to_vec()),
         Some(_) => Err(Misuse::Unmet(Unmet::Datagrams)),
     }
 }
@@ -204,14 +199,13 @@ fn reach_caps(provider: &ProviderAttr) -> Caps {
 /// If no capability is requested, returns all except [`CAPS_IF_ASKED`]. Otherwise returns the requested
 /// capabilities, the capabilities that they imply, and the secondary capabilities that cost nothing.
 fn negotiate_caps(provider: &ProviderAttr, ep_type: EndpointType, asked: Caps) -> Result<Caps, Misuse> {
-    let is_connected = ep_type == EndpointType::Msg;
     let offered = MESSAGE_CAPS | RMA_CAPS | TARGET_CAPS | RMA_EXTRAS | reach_caps(provider);
-    let offered = if is_connected { offered } else { offered | UNCONNECTED_CAPS };
+    let offered = offered | ep_type.source_caps();
     if asked.is_empty() {
         return Ok(offered);
     }
     let of_sources = asked & (UNCONNECTED_CAPS | Caps::SOURCE_ERR);
-    require(of_sources.is_empty() || !is_connected, Unmet::ConnectionSource)?;
+    require(of_sources.is_empty() || !ep_type.is_connected(), Unmet::ConnectionSource)?;
     let mut missing = asked.difference(offered | CAPS_IF_ASKED);
     if mutated!("fi_cq/device-memory") {
         missing -= Caps::HMEM;

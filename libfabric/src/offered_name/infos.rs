@@ -1,6 +1,6 @@
 //! Converts infos for the application, and infos from the application.
 
-use homespun::info::{EndpointType, FABRIC_NAME, Info};
+use homespun::info::{FABRIC_NAME, Info};
 use homespun::params::OfferedName;
 use homespun::{Error, Fabric};
 
@@ -89,7 +89,7 @@ pub(crate) fn restore_info_of_domain(info: &mut Info, offered: &str, native: &st
 
 pub(super) fn restore_protocol(info: &mut Info, name: OfferedName) {
     info.fabric.name = Some(FABRIC_NAME.to_owned());
-    let protocol = Protocol::of_endpoint(name, info.ep.ep_type.unwrap_or(EndpointType::Rdm));
+    let protocol = Protocol::of_endpoint(name, info.endpoint_type());
     if info.ep.protocol == protocol.number && info.ep.protocol_version <= protocol.version {
         info.ep.protocol = 0;
         info.ep.protocol_version = 0;

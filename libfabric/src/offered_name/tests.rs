@@ -1,7 +1,7 @@
 //! Tests of the translation of infos and hints.
 
 use homespun::error::Unmet;
-use homespun::info::{DomainAttr, EpAttr, FABRIC_NAME, FabricAttr};
+use homespun::info::{DomainAttr, EndpointType, EpAttr, FABRIC_NAME, FabricAttr};
 use homespun::{Address, Errno, LocalAddress, Misuse};
 
 use super::current::VERSION_IN_PLACE;

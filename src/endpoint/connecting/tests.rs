@@ -5,7 +5,7 @@ use homespun_engine::flags::BindFlags;
 
 use super::*;
 use crate::eq::{EqAttr, Event};
-use crate::info::Info;
+use crate::info::{EndpointType, Info};
 use crate::{CompletionQueue, ConnectionEvent, CqAttr, Domain, Fabric, Hints, PassiveEndpoint, WaitObject};
 
 const CLIENT: u64 = 1;

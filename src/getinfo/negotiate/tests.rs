@@ -306,7 +306,7 @@ fn tx_and_rx_caps_contain_only_their_side() {
 
 #[test]
 fn side_capabilities_of_the_other_side_are_ignored() {
-    for ep_type in EP_TYPES {
+    for ep_type in EndpointType::OFFERED {
         let plain = expect_offer(|h| h.ep.ep_type = Some(ep_type));
         let of_messages =
             Caps::RECV | Caps::MULTI_RECV | Caps::SOURCE | Caps::SOURCE_ERR | Caps::DIRECTED_RECV;
