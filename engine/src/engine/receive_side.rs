@@ -33,33 +33,79 @@ pub(super) enum ReceiveSide {
     Left,
 }
 
-/// Defines methods that call the receiver, own or shared. If the engine has left its shared
-/// receiver, a method returns the value after `else`.
+/// Defines methods that call the receiver, own or shared. If the engine has left its shared receiver, or the
+/// shared receiver does not know the link, a method returns the value after `else`.
 macro_rules! calls_of_receiver {
-    (
-        &self: { $(
-            $(#[$look:meta])*
-            fn $get:ident($($given:ident: $given_type:ty),* $(,)?) $(-> $got:ty)?, else $unknown:expr;
-        )* }
-        &mut self: { $(
-            $(#[$act:meta])*
-            fn $do:ident($($arg:ident: $arg_type:ty),* $(,)?) $(-> $result:ty)?, else $left:expr;
-        )* }
-    ) => {
-        $($(#[$look])* pub(super) fn $get(&self, $($given: $given_type),*) $(-> $got)? {
+    ($(
+        $(#[$meta:meta])*
+        $how:ident fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)?, else $left:expr;
+    )*) => {
+        $(calls_of_receiver! { @$how [$(#[$meta])*] $name [$($arg: $type),*] [$($result)?] [$left] })*
+    };
+    (@look [$($meta:tt)*] $name:ident [] [$result:ty] [$left:expr]) => {
+        $($meta)*
+        pub(super) fn $name(&self) -> $result {
             match self {
-                ReceiveSide::Own(receiver) => receiver.$get($($given),*),
-                ReceiveSide::Shared(receiver) => receiver.$get($($given),*),
-                ReceiveSide::Left => $unknown,
-            }
-        })*
-        $($(#[$act])* pub(super) fn $do(&mut self, $($arg: $arg_type),*) $(-> $result)? {
-            match self {
-                ReceiveSide::Own(receiver) => receiver.$do($($arg),*),
-                ReceiveSide::Shared(receiver) => receiver.$do($($arg),*),
+                ReceiveSide::Own(receiver) => receiver.$name(),
+                ReceiveSide::Shared(membership) => membership.look(|receiver| receiver.$name()),
                 ReceiveSide::Left => $left,
             }
-        })*
+        }
+    };
+    (@look_at_link [$($meta:tt)*] $name:ident [$($arg:ident: $type:ty),*] [$result:ty] [$left:expr]) => {
+        $($meta)*
+        pub(super) fn $name(&self, id: LinkId, $($arg: $type),*) -> $result {
+            match self {
+                ReceiveSide::Own(receiver) => receiver.$name(id, $($arg),*),
+                ReceiveSide::Shared(membership) => membership
+                    .look_at_link(id, |receiver, link| receiver.$name(link, $($arg),*))
+                    .unwrap_or($left),
+                ReceiveSide::Left => $left,
+            }
+        }
+    };
+    (@change_link [$($meta:tt)*] $name:ident [$($arg:ident: $type:ty),*] [$($result:ty)?] [$left:expr]) => {
+        $($meta)*
+        pub(super) fn $name(&mut self, id: LinkId, $($arg: $type),*) $(-> $result)? {
+            match self {
+                ReceiveSide::Own(receiver) => receiver.$name(id, $($arg),*),
+                ReceiveSide::Shared(membership) => membership
+                    .change_link(id, |receiver, link| receiver.$name(link, $($arg),*))
+                    .unwrap_or($left),
+                ReceiveSide::Left => $left,
+            }
+        }
+    };
+    (@act [$($meta:tt)*] $name:ident [$($arg:ident: $type:ty),*] [] [$left:expr]) => {
+        $($meta)*
+        pub(super) fn $name(&mut self, $($arg: $type,)* effects: &mut impl ReceiverEffects) {
+            match self {
+                ReceiveSide::Own(receiver) => receiver.$name($($arg,)* effects),
+                ReceiveSide::Shared(membership) => {
+                    membership.act(effects, |receiver, effects| receiver.$name($($arg,)* effects));
+                }
+                ReceiveSide::Left => $left,
+            }
+        }
+    };
+    (@act_on_link [$($meta:tt)*] $name:ident [$($arg:ident: $type:ty),*] [$($result:ty)?] [$left:expr]) => {
+        $($meta)*
+        pub(super) fn $name(
+            &mut self,
+            id: LinkId,
+            $($arg: $type,)*
+            effects: &mut impl ReceiverEffects,
+        ) $(-> $result)? {
+            match self {
+                ReceiveSide::Own(receiver) => receiver.$name(id, $($arg,)* effects),
+                ReceiveSide::Shared(membership) => membership
+                    .act_on_link(id, effects, |receiver, link, effects| {
+                        receiver.$name(link, $($arg,)* effects)
+                    })
+                    .unwrap_or($left),
+                ReceiveSide::Left => $left,
+            }
+        }
     };
 }
 
@@ -67,67 +113,87 @@ const SHARED: Error = Error::Misuse(Misuse::NotSupported(Unsupported::SharedCont
 
 impl ReceiveSide {
     calls_of_receiver! {
-        &self: {
-            fn has_work_without_arrivals() -> bool, else false;
-            fn progress_counts(id: LinkId) -> (u64, u64, u64), else (0, 0, 0);
-            fn arrived_eager_count(id: LinkId) -> u64, else 0;
-            fn granted_bytes(id: LinkId) -> u64, else 0;
-            fn has_offer(id: LinkId, op: u64) -> bool, else false;
-            #[inline(always)]
-            fn has_deferred_fetches() -> bool, else false;
-            #[inline(always)]
-            fn is_pulling() -> bool, else false;
-            #[inline(always)]
-            fn has_starved_links() -> bool, else false;
-            #[inline(always)]
-            fn needs_drop_step() -> bool, else false;
+        look_at_link fn progress_counts() -> (u64, u64, u64), else (0, 0, 0);
+        look_at_link fn arrived_eager_count() -> u64, else 0;
+        look_at_link fn granted_bytes() -> u64, else 0;
+        look_at_link fn has_offer(op: u64) -> bool, else false;
+        #[inline(always)]
+        look fn has_deferred_fetches() -> bool, else false;
+        #[inline(always)]
+        look fn has_starved_links() -> bool, else false;
+        #[inline(always)]
+        look fn needs_drop_step() -> bool, else false;
+        change_link fn link_up(address: Address, proof: AddressProof), else ();
+        change_link fn peer_proven(), else ();
+        change_link fn credit_sent(), else ();
+        change_link fn spend_credit(cost_bytes: u64) -> Result<(), ProtocolViolation>, else Ok(());
+        change_link fn hold_credit(cost_bytes: u64) -> Option<HeldCredit>, else None;
+        change_link fn begin_data_if_requested(op: u64, len_bytes: u64) -> bool, else false;
+        #[inline(always)]
+        act_on_link fn return_credit(cost_bytes: u64), else ();
+        act_on_link fn fence_asked(asks_match: bool) -> Result<(), ProtocolViolation>, else Ok(());
+        #[inline(always)]
+        act_on_link fn message_arrived(
+            message: &Message,
+            payload: &[u8],
+        ) -> Result<(), LinkFault>, else Ok(());
+        act_on_link fn write_notice_arrived(notice: WriteNotice) -> Result<(), NoMemory>, else Ok(());
+        act_on_link fn begin_message(message: &Message) -> Result<(), LinkFault>, else Ok(());
+        act_on_link fn put_payload(bytes: &[u8]), else ();
+        act_on_link fn bytes_placed(count_bytes: usize), else ();
+        act_on_link fn message_offered(
+            message: &Message,
+            op: u64,
+            remote: &[u8],
+        ) -> Result<(), LinkFault>, else Ok(());
+        act fn return_held_credit(held: HeldCredit), else ();
+        act fn grant_credit_to_starved_links(), else ();
+        act fn finish_drop_step(), else ();
+    }
+
+    pub(super) fn has_work_without_arrivals(&self) -> bool {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.has_work_without_arrivals(),
+            ReceiveSide::Shared(membership) => membership.has_work_without_arrivals(),
+            ReceiveSide::Left => false,
         }
-        &mut self: {
-            fn try_admit_link(address: Address, proof: AddressProof) -> bool, else true;
-            fn link_up(id: LinkId, address: Address, proof: AddressProof), else ();
-            fn peer_proven(id: LinkId), else ();
-            fn link_ended(id: LinkId, error: &OperationError, effects: &mut impl ReceiverEffects), else ();
-            fn credit_sent(id: LinkId), else ();
-            fn spend_credit(id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation>, else Ok(());
-            #[inline(always)]
-            fn return_credit(id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects), else ();
-            fn hold_credit(id: LinkId, cost_bytes: u64) -> Option<HeldCredit>, else None;
-            fn return_held_credit(held: HeldCredit, effects: &mut impl ReceiverEffects), else ();
-            fn fence_asked(
-                id: LinkId,
-                asks_match: bool,
-                effects: &mut impl ReceiverEffects,
-            ) -> Result<(), ProtocolViolation>, else Ok(());
-            #[inline(always)]
-            fn message_arrived(
-                id: LinkId,
-                message: &Message,
-                payload: &[u8],
-                effects: &mut impl ReceiverEffects,
-            ) -> Result<(), LinkFault>, else Ok(());
-            fn write_notice_arrived(
-                id: LinkId,
-                notice: WriteNotice,
-                effects: &mut impl ReceiverEffects,
-            ) -> Result<(), NoMemory>, else Ok(());
-            fn begin_message(
-                id: LinkId,
-                message: &Message,
-                effects: &mut impl ReceiverEffects,
-            ) -> Result<(), LinkFault>, else Ok(());
-            fn put_payload(id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects), else ();
-            fn payload_space(id: LinkId) -> Space<'_>, else Space::new();
-            fn bytes_placed(id: LinkId, count_bytes: usize, effects: &mut impl ReceiverEffects), else ();
-            fn message_offered(
-                id: LinkId,
-                message: &Message,
-                op: u64,
-                remote: &[u8],
-                effects: &mut impl ReceiverEffects,
-            ) -> Result<(), LinkFault>, else Ok(());
-            fn begin_data_if_requested(id: LinkId, op: u64, len_bytes: u64) -> bool, else false;
-            fn grant_credit_to_starved_links(effects: &mut impl ReceiverEffects), else ();
-            fn finish_drop_step(effects: &mut impl ReceiverEffects), else ();
+    }
+
+    #[inline(always)]
+    pub(super) fn is_pulling(&self) -> bool {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.is_pulling(),
+            ReceiveSide::Shared(membership) => membership.is_pulling(),
+            ReceiveSide::Left => false,
+        }
+    }
+
+    pub(super) fn try_admit_link(&mut self, address: Address, proof: AddressProof) -> bool {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.try_admit_link(address, proof),
+            ReceiveSide::Shared(membership) => membership.try_admit_link(address, proof),
+            ReceiveSide::Left => true,
+        }
+    }
+
+    pub(super) fn link_ended(
+        &mut self,
+        id: LinkId,
+        error: &OperationError,
+        effects: &mut impl ReceiverEffects,
+    ) {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.link_ended(id, error, effects),
+            ReceiveSide::Shared(membership) => membership.link_ended(id, error, effects),
+            ReceiveSide::Left => {}
+        }
+    }
+
+    pub(super) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
+        match self {
+            ReceiveSide::Own(receiver) => receiver.payload_space(id),
+            ReceiveSide::Shared(membership) => membership.payload_space(id),
+            ReceiveSide::Left => Space::new(),
         }
     }
 

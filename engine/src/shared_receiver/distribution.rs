@@ -12,7 +12,7 @@ use crate::wire::Header;
 
 /// Carries out effects at the calling member. Mails effects at other members.
 #[derive(Debug)]
-pub(super) struct Distribution<'a, E> {
+pub(crate) struct Distribution<'a, E> {
     /// The calling member, if a member calls, and its effects. These effects take the member's own
     /// ids of peers and links.
     pub(super) caller: Option<(MemberId, &'a mut E)>,

@@ -12,17 +12,12 @@ use crate::address::Address;
 use crate::buffer::SegmentMut;
 use crate::error::OperationError;
 use crate::flags::CounterEvents;
-use crate::link_fault::{LinkFault, NoMemory};
 use crate::peer_id::PeerId;
-use crate::protocol_violation::ProtocolViolation;
-use crate::receiver::{
-    EndedWork, HeldCredit, LentBuffer, MemberId, Receiver, ReceiverEffects, UnrecordedEnd, WriteNotice,
-};
+use crate::receiver::{EndedWork, LentBuffer, MemberId, Receiver, ReceiverEffects, UnrecordedEnd};
 use crate::transport::{AddressProof, LinkId, Pull, RemotePayload, Space};
-use crate::wire::Message;
 
-/// A member's access to the shared receiver. Its methods do what the methods of [`Receiver`] with
-/// the same names do, and translate the ids of links and peers.
+/// A member's access to the shared receiver. Translates the ids of links and peers. Methods with the names of
+/// methods of [`Receiver`] do the same.
 #[derive(Debug)]
 pub(crate) struct Membership {
     shared: Arc<SharedReceiver>,
@@ -62,13 +57,45 @@ impl Membership {
     }
 
     /// Runs an action of the receiver on behalf of the member.
-    fn act_for_member<R, E: ReceiverEffects>(
+    pub(crate) fn act<R, E: ReceiverEffects>(
         &mut self,
         effects: &mut E,
         act: impl FnOnce(&mut Receiver, &mut Distribution<'_, E>) -> R,
     ) -> R {
         let mut state = lock_and_return_buffer(&self.shared, &mut self.lent);
         state.act_for_caller(Some((self.id, effects)), act, &self.shared)
+    }
+
+    /// As [`act`](Self::act), for one of the member's links. Returns `None` if there is no such link.
+    pub(crate) fn act_on_link<R, E: ReceiverEffects>(
+        &mut self,
+        id: LinkId,
+        effects: &mut E,
+        act: impl FnOnce(&mut Receiver, LinkId, &mut Distribution<'_, E>) -> R,
+    ) -> Option<R> {
+        let link = self.shared_link_id(id)?;
+        Some(self.act(effects, |receiver, effects| act(receiver, link, effects)))
+    }
+
+    /// As [`act_on_link`](Self::act_on_link), for an action without effects.
+    pub(crate) fn change_link<R>(
+        &mut self,
+        id: LinkId,
+        change: impl FnOnce(&mut Receiver, LinkId) -> R,
+    ) -> Option<R> {
+        let link = self.shared_link_id(id)?;
+        Some(change(&mut self.shared.lock().receiver, link))
+    }
+
+    /// As [`change_link`](Self::change_link), but changes nothing.
+    pub(crate) fn look_at_link<R>(&self, id: LinkId, look: impl FnOnce(&Receiver, LinkId) -> R) -> Option<R> {
+        let link = self.shared_link_id(id)?;
+        Some(self.look(|receiver| look(receiver, link)))
+    }
+
+    /// Looks at the receiver.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Receiver) -> R) -> R {
+        self.read_state(|state| look(&state.receiver))
     }
 
     /// Reads the receiver's state.
@@ -142,128 +169,10 @@ impl Membership {
         may_come_up
     }
 
-    pub(crate) fn link_up(&mut self, id: LinkId, address: Address, proof: AddressProof) {
-        if let Some(link) = self.shared_link_id(id) {
-            self.shared.lock().receiver.link_up(link, address, proof);
-        }
-    }
-
-    pub(crate) fn peer_proven(&mut self, id: LinkId) {
-        if let Some(link) = self.shared_link_id(id) {
-            self.shared.lock().receiver.peer_proven(link);
-        }
-    }
-
-    pub(crate) fn granted_bytes(&self, id: LinkId) -> u64 {
-        self.shared_link_id(id).map_or(0, |link| self.read_state(|state| state.receiver.granted_bytes(link)))
-    }
-
-    pub(crate) fn arrived_eager_count(&self, id: LinkId) -> u64 {
-        self.shared_link_id(id)
-            .map_or(0, |link| self.read_state(|state| state.receiver.arrived_eager_count(link)))
-    }
-
-    pub(crate) fn credit_sent(&mut self, id: LinkId) {
-        if let Some(link) = self.shared_link_id(id) {
-            self.shared.lock().receiver.credit_sent(link);
-        }
-    }
-
-    pub(crate) fn progress_counts(&self, id: LinkId) -> (u64, u64, u64) {
-        self.shared_link_id(id)
-            .map_or((0, 0, 0), |link| self.read_state(|state| state.receiver.progress_counts(link)))
-    }
-
-    pub(crate) fn has_offer(&self, id: LinkId, op: u64) -> bool {
-        self.shared_link_id(id)
-            .is_some_and(|link| self.read_state(|state| state.receiver.has_offer(link, op)))
-    }
-
-    pub(crate) fn spend_credit(&mut self, id: LinkId, cost_bytes: u64) -> Result<(), ProtocolViolation> {
-        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
-        self.shared.lock().receiver.spend_credit(link, cost_bytes)
-    }
-
-    pub(crate) fn return_credit(&mut self, id: LinkId, cost_bytes: u64, effects: &mut impl ReceiverEffects) {
-        let Some(link) = self.shared_link_id(id) else { return };
-        self.act_for_member(effects, |receiver, effects| receiver.return_credit(link, cost_bytes, effects));
-    }
-
-    pub(crate) fn hold_credit(&mut self, id: LinkId, cost_bytes: u64) -> Option<HeldCredit> {
-        let link = self.shared_link_id(id)?;
-        self.shared.lock().receiver.hold_credit(link, cost_bytes)
-    }
-
-    pub(crate) fn return_held_credit(&mut self, held: HeldCredit, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, effects| receiver.return_held_credit(held, effects));
-    }
-
-    pub(crate) fn fence_asked(
-        &mut self,
-        id: LinkId,
-        asks_match: bool,
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), ProtocolViolation> {
-        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
-        self.act_for_member(effects, |receiver, effects| receiver.fence_asked(link, asks_match, effects))
-    }
-
-    pub(crate) fn message_arrived(
-        &mut self,
-        id: LinkId,
-        message: &Message,
-        payload: &[u8],
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), LinkFault> {
-        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
-        self.act_for_member(effects, |receiver, effects| {
-            receiver.message_arrived(link, message, payload, effects)
-        })
-    }
-
-    pub(crate) fn write_notice_arrived(
-        &mut self,
-        id: LinkId,
-        notice: WriteNotice,
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), NoMemory> {
-        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
-        self.act_for_member(effects, |receiver, effects| receiver.write_notice_arrived(link, notice, effects))
-    }
-
-    pub(crate) fn begin_message(
-        &mut self,
-        id: LinkId,
-        message: &Message,
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), LinkFault> {
-        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
-        self.act_for_member(effects, |receiver, effects| receiver.begin_message(link, message, effects))
-    }
-
-    pub(crate) fn message_offered(
-        &mut self,
-        id: LinkId,
-        message: &Message,
-        op: u64,
-        remote: &[u8],
-        effects: &mut impl ReceiverEffects,
-    ) -> Result<(), LinkFault> {
-        let Some(link) = self.shared_link_id(id) else { return Ok(()) };
-        self.act_for_member(effects, |receiver, effects| {
-            receiver.message_offered(link, message, op, remote, effects)
-        })
-    }
-
-    pub(crate) fn put_payload(&mut self, id: LinkId, bytes: &[u8], effects: &mut impl ReceiverEffects) {
-        let Some(link) = self.shared_link_id(id) else { return };
-        self.act_for_member(effects, |receiver, effects| receiver.put_payload(link, bytes, effects));
-    }
-
     /// The caller holds the member's lock, so no transport reads into a receive of the member meanwhile.
     pub(crate) fn abandon_messages_into(&mut self, memory: &SegmentMut, effects: &mut impl ReceiverEffects) {
         let id = self.id;
-        self.act_for_member(effects, |receiver, effects| receiver.abandon_messages_into(memory, id, effects));
+        self.act(effects, |receiver, effects| receiver.abandon_messages_into(memory, id, effects));
     }
 
     pub(crate) fn payload_space(&mut self, id: LinkId) -> Space<'_> {
@@ -274,28 +183,13 @@ impl Membership {
         self.lent.as_mut().map_or_else(Space::new, LentBuffer::payload_space)
     }
 
-    pub(crate) fn bytes_placed(
-        &mut self,
-        id: LinkId,
-        count_bytes: usize,
-        effects: &mut impl ReceiverEffects,
-    ) {
-        let Some(link) = self.shared_link_id(id) else { return };
-        self.act_for_member(effects, |receiver, effects| receiver.bytes_placed(link, count_bytes, effects));
-    }
-
-    pub(crate) fn begin_data_if_requested(&mut self, id: LinkId, op: u64, len_bytes: u64) -> bool {
-        self.shared_link_id(id)
-            .is_some_and(|link| self.shared.lock().receiver.begin_data_if_requested(link, op, len_bytes))
-    }
-
     pub(crate) fn pull_payloads(
         &mut self,
         mut pull: impl FnMut(LinkId, &RemotePayload, u64, &mut [IoSliceMut<'_>]) -> Pull,
         effects: &mut impl ReceiverEffects,
     ) {
         let id = self.id;
-        self.act_for_member(effects, |receiver, effects| {
+        self.act(effects, |receiver, effects| {
             let links = effects.links;
             let local = |link| links.get(link).filter(|(owner, _)| *owner == id).map(|(_, local)| *local);
             let is_own = |link| local(link).is_some();
@@ -307,35 +201,15 @@ impl Membership {
         });
     }
 
-    pub(crate) fn grant_credit_to_starved_links(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, effects| receiver.grant_credit_to_starved_links(effects));
-    }
-
-    pub(crate) fn finish_drop_step(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, effects| receiver.finish_drop_step(effects));
-    }
-
-    pub(crate) fn needs_drop_step(&self) -> bool {
-        self.read_state(|state| state.receiver.needs_drop_step())
-    }
-
     /// Matches the messages that were kept aside, unless reports of this member still wait for
     /// room.
     pub(crate) fn match_kept_aside(&mut self, effects: &mut impl ReceiverEffects) {
         let id = self.id;
-        self.act_for_member(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
+        self.act(effects, |receiver, effects| receiver.match_kept_aside(id, effects));
     }
 
     pub(crate) fn begin_deferred_fetches(&mut self, effects: &mut impl ReceiverEffects) {
-        self.act_for_member(effects, |receiver, _| receiver.begin_deferred_fetches());
-    }
-
-    pub(crate) fn has_deferred_fetches(&self) -> bool {
-        self.read_state(|state| state.receiver.has_deferred_fetches())
-    }
-
-    pub(crate) fn has_starved_links(&self) -> bool {
-        self.read_state(|state| state.receiver.has_starved_links())
+        self.act(effects, |receiver, _| receiver.begin_deferred_fetches());
     }
 
     pub(crate) fn is_pulling(&self) -> bool {
