@@ -72,8 +72,8 @@ use crate::wire::{Durable, Header, Outcome, Refusal, Rma};
 #[derive(Debug)]
 pub(crate) struct Target {
     regions: Arc<Regions>,
-    /// The region of the last counted write, if it is of the application's own memory. Peers write to the
-    /// same region many times in a row.
+    /// The region of the last access, if it is of the application's own memory. Peers access the same region
+    /// many times in a row.
     last_region: Option<Arc<Region>>,
     /// The accesses to regions that peers may make by reads and writes.
     access: MrAccess,
@@ -238,6 +238,7 @@ impl Target {
             return Err(Refusal::Volatile);
         }
         self.offer_region_for_mapping_once(id, &window, effects);
+        self.remember_region(&window);
         Ok(window)
     }
 
@@ -256,15 +257,15 @@ impl Target {
         }
     }
 
-    /// Returns the region of the last counted write, if it has this key and is open. So a sequence of
-    /// accesses to one region needs no look into the table of regions.
+    /// Returns the region of the last access, if it has this key and is open. So a sequence of accesses to
+    /// one region needs no look into the table of regions.
     #[inline(always)]
     fn last_region_with_key(&self, key: u64) -> Option<&Arc<Region>> {
         self.last_region.as_ref().filter(|region| region.key() == key && region.is_open())
     }
 
-    /// Remembers the region of a counted write. Memory that the region owns would stay allocated with the
-    /// region, so such a region is not remembered.
+    /// Remembers the region of an access. Memory that the region owns would stay allocated with the region,
+    /// so such a region is not remembered.
     #[inline]
     fn remember_region(&mut self, window: &Window) {
         let region = window.region();

@@ -188,9 +188,6 @@ impl Target {
         let window = self
             .check_window_and_offer_mapping(id, memory, len_bytes, durable, MrAccess::REMOTE_WRITE, effects)
             .map_err(Outcome::Refused);
-        if let Ok(window) = &window {
-            self.remember_region(window);
-        }
         PeerWrite { answering: Answering::Counted, data, durable, window, pulled: Vec::new() }
     }
 
