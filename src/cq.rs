@@ -391,10 +391,25 @@ impl CompletionQueue {
         if self.shared.has_unread() && (count < max || max == 0) {
             count += self.look_at_ring(count, max, &mut look);
             if count == 0 {
-                return self.read_rest_from_ring(max, 0, |completion, source| look(0, &completion, source));
+                return self.read_and_look(max, look);
             }
         }
         Ok((count > 0).then_some(count))
+    }
+
+    /// As [`look_at_each`](Self::look_at_each), for a ring that begins with a failure, or was overrun.
+    /// Another thread may have changed that meanwhile.
+    #[cold]
+    fn read_and_look(
+        &self,
+        max: usize,
+        mut look: impl FnMut(usize, &Completion, FabricAddress),
+    ) -> Result<Option<usize>, ReadError> {
+        let mut shown = 0;
+        self.read_rest_from_ring(max, 0, |completion, source| {
+            look(shown, &completion, source);
+            shown += 1;
+        })
     }
 
     /// Shows completions of the ring to `look`, and removes them, until the read has `max`. It has `found`

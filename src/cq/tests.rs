@@ -65,6 +65,20 @@ fn look_at_each_shows_completions_up_to_a_failure() {
 }
 
 #[test]
+fn look_at_each_numbers_the_completions_of_a_read() {
+    let cq = open_cq(ResourceManagement::Enabled);
+    let mut shown = Vec::new();
+    // The second read finds another ring than it has looked at, since another thread has used it.
+    for is_changed in [false, true] {
+        (1..=3).for_each(|context| push_context(&cq, context));
+        let look = |index, entry: &Completion, _| shown.push((index, entry.context));
+        let read = if is_changed { cq.read_and_look(8, look) } else { cq.look_at_each(8, look) };
+        assert_eq!(read, Ok(Some(3)));
+    }
+    assert_eq!(shown, [(0, 1), (1, 2), (2, 3), (0, 1), (1, 2), (2, 3)]);
+}
+
+#[test]
 fn overrun_ring_forbids_hand_over_to_a_reader() {
     let (cq, other) = (open_cq(ResourceManagement::Disabled), open_cq(ResourceManagement::Disabled));
     let mut reader = Reader::new(cq.shared().unread_entries(), 1);
