@@ -12,8 +12,8 @@
 //! the time that this thread may run. So there it sleeps on the descriptors of the endpoints, after
 //! [`SLEEP_AFTER_NS`] or in place of a yield: the kernel soon runs a woken thread in place of one that
 //! computes. The application may wait for something else, too, so a sleep takes about as long as the thread
-//! has waited, at most [`SLEEP_MAX_NS`], and a thread does not sleep if it polls several queues or counters,
-//! or does other things between its polls.
+//! has waited, at most [`SLEEP_MAX_NS`], and a thread does not sleep if it polls several queues or counters
+//! about as often, or does other things between its polls.
 
 mod company;
 

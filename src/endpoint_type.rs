@@ -32,7 +32,10 @@ impl EndpointType {
     /// Whether endpoints need locks even if one thread alone makes the calls of their domain. An event queue
     /// belongs to no domain, so any thread may read it, and its reads drive connected endpoints.
     pub const fn needs_locks(self) -> bool {
-        self.is_connected()
+        match self {
+            EndpointType::Msg => true,
+            EndpointType::Rdm | EndpointType::Dgram => false,
+        }
     }
 
     pub(crate) const fn role(self) -> EndpointRole {

@@ -73,8 +73,8 @@ pub use homespun_engine::errno::Errno;
 pub use homespun_engine::error;
 pub use homespun_engine::error::{Again, Error, Misuse, OperationError};
 pub use homespun_engine::flags::{BindFlags, Caps, CompletionFlags, CounterEvents, InfoFlags, OpFlags};
-#[doc(hidden)]
 pub(crate) use homespun_engine::mutants::is_any_planted;
+#[doc(hidden)]
 pub use homespun_engine::mutated;
 pub use homespun_engine::operation::FlushKind;
 pub use homespun_engine::rejected::Rejected;

@@ -22,8 +22,8 @@ pub fn is_planted(clause: &str) -> bool {
     PLANTED.as_deref() == Some(clause)
 }
 
-/// Whether the environment names a clause. Then no message takes a lane, and no glance takes the
-/// place of a pass: they break no clause.
+/// Whether the environment names a clause. A mutant changes the general way only. So no message takes a
+/// lane then, and no glance takes the place of a pass.
 #[cfg(feature = "mutants")]
 #[must_use]
 pub fn is_any_planted() -> bool {

@@ -478,25 +478,20 @@ pub trait Transport: Send + 'static {
     /// writable links; 0 means that there was nothing to do.
     fn receive(&mut self, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32;
 
-    /// Looks whether links that are likely to have frames have some. This is a short
-    /// [`receive`](Self::receive), which most polls are that find nothing. The transport returns
-    /// [`Glance::Pass`] so often that nothing else waits for long.
+    /// Looks whether links that are likely to have frames have some. Most polls find nothing. For them, a
+    /// glance takes the place of [`receive`](Self::receive). The transport returns [`Glance::Pass`] so often
+    /// that nothing else waits for long.
     #[inline(always)]
     fn glance(&mut self) -> Glance {
         Glance::Pass
     }
 
     /// Offers up to `budget_frames` messages of a link to [`FrameHandler::take_message`], after a
-    /// [`glance`](Self::glance) has found the link. Returns whether the link's frames were all taken, or as
-    /// many as the budget allows. If not, the caller calls [`receive`](Self::receive), which reads the rest.
-    fn receive_at_once(
-        &mut self,
-        link: LinkId,
-        budget_frames: u32,
-        receiver: &mut impl FrameHandler,
-    ) -> bool {
+    /// [`glance`](Self::glance) has found the link. Returns how many were taken, up to the first that was
+    /// not. If none was taken, the caller calls [`receive`](Self::receive), which reads the frame.
+    fn receive_at_once(&mut self, link: LinkId, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         let _ = (link, budget_frames, receiver);
-        false
+        0
     }
 
     /// Whether [`receive`](Self::receive) reports every link that takes frames again after [`Sent::Full`] or

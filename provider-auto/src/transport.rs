@@ -227,18 +227,13 @@ impl Transport for AutoTransport {
     }
 
     #[inline]
-    fn receive_at_once(
-        &mut self,
-        link: LinkId,
-        budget_frames: u32,
-        receiver: &mut impl FrameHandler,
-    ) -> bool {
+    fn receive_at_once(&mut self, link: LinkId, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         match CarriedLink::from_link_id(link) {
             CarriedLink::Near(near) => {
                 let handler = &mut NearHandler { receiver, proven: &mut self.proven };
                 self.near.receive_at_once(near, budget_frames, handler)
             }
-            CarriedLink::Far(_) => false,
+            CarriedLink::Far(_) => 0,
         }
     }
 

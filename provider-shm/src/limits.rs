@@ -108,11 +108,12 @@ pub const SLOW_POLLS_PER_KERNEL_POLL: u32 = 4;
 /// How many idle polls come between two readings of the clock that tells whether they are slow.
 pub const IDLE_POLLS_PER_CLOCK_READ: u32 = 64;
 
-/// After this many glances at the hot rings that found nothing, the next poll makes a pass.
+/// After this many glances at the hot rings in a row that found nothing, the next poll makes a pass.
 pub const IDLE_GLANCES_MAX: u32 = 31;
 
-/// After this many glances that found a frame, the next poll makes a pass.
-pub const BUSY_GLANCES_MAX: u32 = 256;
+/// After a glance that found a frame, the next poll makes a pass if this many glances have come since the
+/// last one.
+pub const GLANCES_MAX: u32 = 256;
 
 /// A ring becomes cold after this many polls in a row that find it empty. With several hot rings, this
 /// number is divided by their number.

@@ -13,14 +13,15 @@
 //!
 //! Kind and flags are the header's [form](homespun_engine::wire::Form), which determines how many words the
 //! header has. This layout adds two flags, the two highest bits: `OUTSIDE` and `LONG`. It also adds the kind
-//! 0, `piece`. A line of this kind has no header. It announces a further piece of payload in the data area,
+//! 0, `piece`. A line of this kind has no header. It announces a further piece of payload in the main area,
 //! `len` bytes long.
 //!
 //! Without `OUTSIDE`, a frame's payload is in its first line, and `len` is the length of the payload. With
-//! `OUTSIDE`, the first piece of the payload is in the data area, and `len` is the length of this piece.
-//! Without `LONG`, this piece is the whole payload. With `LONG`, `length` is the length of the whole
-//! payload, and a line of kind `piece` follows for each further piece. Lines give no offsets: in the data
-//! area, each piece starts where the previous piece ends, rounded up to a unit.
+//! `OUTSIDE`, the first piece of the payload is in the main area, and `len` is the length of this piece.
+//! Without `LONG`, this piece is the whole payload. If `len` exceeds the longest piece, the whole payload is
+//! in the front area, and the excess is its length. With `LONG`, `length` is the length of the whole payload,
+//! and a line of kind `piece` follows for each further piece. Lines give no offsets: in its area, each piece
+//! starts where the previous piece ends, rounded up to a unit.
 //!
 //! The sequence number tells to which lap of the ring a line belongs: in each lap, the producer writes every
 //! place once. In a correct ring, each place holds either the line of this lap or the line of the previous
@@ -35,14 +36,17 @@ mod tests;
 
 use homespun_engine::wire::{COMMON_KIND, FLAGS_BITS, Fields, Form, Header, Message, WORDS_MAX, WireError};
 
-use crate::segment::{LINE_WORDS, LINES};
+use crate::segment::{Area, FRONT_BYTES, LINE_WORDS, LINES};
 
-/// The largest piece of payload in the data area. Pieces are small, so that the consumer copies one piece
+/// The largest piece of payload in the main area. Pieces are small, so that the consumer copies one piece
 /// while the producer copies the next. Pieces are large compared with their lines.
 pub(crate) const PIECE_MAX_BYTES: usize = if cfg!(loom) { 8 } else { 32 * 1024 };
 
 /// The smallest piece, except for the last piece of a payload.
 pub(crate) const PIECE_MIN_BYTES: usize = if cfg!(loom) { 4 } else { 4096 };
+
+/// The longest payload in the front area.
+pub(crate) const FRONT_PIECE_MAX_BYTES: usize = if cfg!(loom) { 28 } else { PIECE_MIN_BYTES };
 
 /// The longest payload that fits into a line. Only a header without words leaves this much room.
 pub(crate) const ROOM_MAX_BYTES: usize = (LINE_WORDS - 1) * WORD_BYTES;
@@ -60,14 +64,15 @@ mod field {
 const _: () = assert!(field::KIND == field::SEQUENCE + u32::BITS);
 const _: () = assert!(field::FLAGS == field::KIND + u8::BITS && field::LEN == field::FLAGS + u8::BITS);
 const _: () = assert!(field::LEN + u16::BITS == u64::BITS);
-const _: () = assert!(PIECE_MAX_BYTES <= u16::MAX as usize && PIECE_MIN_BYTES < PIECE_MAX_BYTES);
+const _: () = assert!(PIECE_MAX_BYTES + FRONT_PIECE_MAX_BYTES <= u16::MAX as usize);
+const _: () = assert!(PIECE_MIN_BYTES < PIECE_MAX_BYTES && FRONT_PIECE_MAX_BYTES <= FRONT_BYTES);
 // A line has room for the first word, the words of any header, and the length of a payload in pieces.
 const _: () = assert!(WORDS_MAX + 2 <= LINE_WORDS);
 
 /// The kind of a line that announces a further piece. No header has this kind.
 const PIECE: u8 = 0;
 
-/// Flag: the payload, or its first piece, is in the data area.
+/// Flag: the payload, or its first piece, is in an area.
 const OUTSIDE: u8 = 1 << FLAGS_BITS;
 
 /// Flag: further pieces of the payload follow.
@@ -78,8 +83,9 @@ const LONG: u8 = 1 << (FLAGS_BITS + 1);
 pub(crate) enum Payload<'a> {
     /// The whole payload, at most [`inline_room_bytes`] long.
     Inline(&'a [u8]),
-    /// The length of the first piece of the payload, which is in the data area.
-    Outside(usize),
+    /// The area that has the first piece of the payload, and the length of this piece. The front area has
+    /// only whole payloads.
+    Outside(Area, usize),
 }
 
 /// A parsed line.
@@ -97,8 +103,8 @@ pub(crate) enum Parsed {
 pub(crate) enum Found {
     /// The length of the whole payload, which is in the caller's buffer.
     Inline(usize),
-    /// The length of the first piece of the payload, which is in the data area.
-    Outside(usize),
+    /// The area that has the first piece of the payload, and the length of this piece.
+    Outside(Area, usize),
 }
 
 /// The sequence number of the line at `position`, which counts lines since the ring was created. It is not 0
@@ -175,15 +181,19 @@ pub(crate) fn emit_line_returning_first_word(
             }
             bytes.len()
         }
-        Payload::Outside(piece_bytes) => {
-            debug_assert!(is_valid_piece_len(piece_bytes, payload_len_bytes));
+        Payload::Outside(area, piece_bytes) => {
+            debug_assert!(match area {
+                Area::Front =>
+                    payload_len_bytes == piece_bytes as u64 && piece_bytes <= FRONT_PIECE_MAX_BYTES,
+                Area::Main => is_valid_piece_len(piece_bytes, payload_len_bytes),
+            });
             debug_assert!(payload_len_bytes > inline_room_bytes(header) as u64);
             flags |= OUTSIDE;
             if (piece_bytes as u64) < payload_len_bytes {
                 flags |= LONG;
                 push(payload_len_bytes);
             }
-            piece_bytes
+            if area == Area::Front { PIECE_MAX_BYTES + piece_bytes } else { piece_bytes }
         }
     };
     build_first_word(sequence, form.kind(), flags, here_bytes)
@@ -247,8 +257,8 @@ pub(crate) fn parse_line(
 pub(crate) enum FoundMessage {
     /// In the line, from this word on.
     Inline { place: usize },
-    /// In the data area, in one piece.
-    Outside,
+    /// In this area, in one piece.
+    Outside(Area),
 }
 
 /// Reads the line of a message whose payload has arrived whole, and whose sender awaits no reply. Returns
@@ -263,17 +273,37 @@ pub(crate) fn parse_plain_message_line(
     if kind != COMMON_KIND {
         return None;
     }
-    let len_bytes = usize::from((first >> field::LEN) as u16);
+    let here_bytes = usize::from((first >> field::LEN) as u16);
+    let is_outside = flags & OUTSIDE != 0;
+    let (area, len_bytes) = if is_outside { area_and_len(here_bytes) } else { (Area::Main, here_bytes) };
     let mut used = 0;
     let message = Message::decode_plain(flags & !OUTSIDE, len_bytes as u64, || {
         used += 1;
         word(used)
     })?;
     let fits = len_bytes <= room_bytes_beside_words(used);
-    if flags & OUTSIDE == 0 {
-        fits.then_some((message, FoundMessage::Inline { place: 1 + used }))
+    if is_outside {
+        let is_sound = !fits && len_bytes <= piece_max_bytes(area);
+        is_sound.then_some((message, FoundMessage::Outside(area)))
     } else {
-        (!fits && len_bytes <= PIECE_MAX_BYTES).then_some((message, FoundMessage::Outside))
+        fits.then_some((message, FoundMessage::Inline { place: 1 + used }))
+    }
+}
+
+/// Returns the area of a piece, and its length, which may be too long for the area.
+#[inline(always)]
+fn area_and_len(here_bytes: usize) -> (Area, usize) {
+    match here_bytes.checked_sub(PIECE_MAX_BYTES) {
+        None | Some(0) => (Area::Main, here_bytes),
+        Some(len_bytes) => (Area::Front, len_bytes),
+    }
+}
+
+#[inline(always)]
+fn piece_max_bytes(area: Area) -> usize {
+    match area {
+        Area::Front => FRONT_PIECE_MAX_BYTES,
+        Area::Main => PIECE_MAX_BYTES,
     }
 }
 
@@ -308,24 +338,28 @@ fn parse_inline_line(
     Ok(Parsed::Frame(header, Found::Inline(here_bytes)))
 }
 
-/// Reads the line of a frame whose payload begins in the data area.
+/// Reads the line of a frame whose payload begins in an area.
 #[inline]
 fn parse_outside_line(
     form: Form,
     is_long: bool,
-    piece_bytes: usize,
+    here_bytes: usize,
     word: impl Fn(usize) -> u64,
 ) -> Result<Parsed, WireError> {
+    let (area, piece_bytes) = area_and_len(here_bytes);
     let long_bytes = is_long.then(|| word((1 + form.word_count()) % LINE_WORDS));
     let len_bytes = long_bytes.unwrap_or(piece_bytes as u64);
     let (header, used) = parse_header_words(form, len_bytes, &word)?;
-    let is_sound = is_valid_piece_len(piece_bytes, len_bytes)
-        && is_long == ((piece_bytes as u64) < len_bytes)
-        && len_bytes > room_bytes_beside_words(used) as u64;
+    let is_sound = match area {
+        Area::Front => !is_long && piece_bytes <= FRONT_PIECE_MAX_BYTES,
+        Area::Main => {
+            is_valid_piece_len(piece_bytes, len_bytes) && is_long == ((piece_bytes as u64) < len_bytes)
+        }
+    } && len_bytes > room_bytes_beside_words(used) as u64;
     if !is_sound {
         return Err(WireError::ImpossibleLength);
     }
-    Ok(Parsed::Frame(header, Found::Outside(piece_bytes)))
+    Ok(Parsed::Frame(header, Found::Outside(area, piece_bytes)))
 }
 
 /// Reads a header from the words of its line. Also returns how many words the header has.

@@ -311,12 +311,7 @@ impl Transport for ShmTransport {
     }
 
     #[inline(always)]
-    fn receive_at_once(
-        &mut self,
-        link: LinkId,
-        budget_frames: u32,
-        receiver: &mut impl FrameHandler,
-    ) -> bool {
+    fn receive_at_once(&mut self, link: LinkId, budget_frames: u32, receiver: &mut impl FrameHandler) -> u32 {
         self.offer_messages(link, budget_frames, receiver)
     }
 

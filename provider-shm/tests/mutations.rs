@@ -1,6 +1,6 @@
 //! Peers that write a line that no correct peer can write, or end inside a frame. Their links end with an
 //! error, and no other link. Lines have no check, so a well-formed but wrong line is taken for what it says.
-//! `src/line/tests.rs` shows that the consumer accepts only lines that a producer can write.
+//! `src/line/tests.rs` shows that `parse_line` accepts only lines that a producer can write.
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 mod raw;

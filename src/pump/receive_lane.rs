@@ -35,6 +35,8 @@ impl<T: Transport> Pump<T> {
             && let State { engine, transport, bound: Some(bound), is_quiet, .. } = state
             && bound.receive_at_once(link, reader, engine, transport, is_quiet)
         {
+            // Nor does a pass follow if a further frame was not taken: peeks must not find that message
+            // before the next poll.
             return;
         }
         state.pass_for_reader(reader);
@@ -69,8 +71,9 @@ impl BoundObjects {
         engine.try_post_waiting_receive(tagged.is_some(), criteria, context, signalled, destination)
     }
 
-    /// Takes messages of a link for posted receives, for a reader. The engine must be quiet; it stays so
-    /// unless a report waits for room. Returns false if the caller must make a pass.
+    /// Takes messages for posted receives, for a reader: of a link and, if the read asks for more, of the
+    /// links that further glances find. The engine must be quiet; it stays so unless a report waits for room.
+    /// Returns false if no message was taken, so that the caller must make a pass.
     #[inline(always)]
     pub(super) fn receive_at_once(
         &mut self,
@@ -81,12 +84,21 @@ impl BoundObjects {
         is_quiet: &mut bool,
     ) -> bool {
         let budget_frames = reader.budget_frames();
+        let mut taken = 0;
         let BoundObjects { bindings, address_cache, .. } = self;
         let mut queues = LaneQueues { bindings, address_cache, reader };
         let mut arrivals = engine.arrivals(&mut queues);
-        let is_done = transport.receive_at_once(link, budget_frames, &mut arrivals);
+        let mut glance = Glance::Frame(link);
+        while let Glance::Frame(link) = glance {
+            let more = transport.receive_at_once(link, budget_frames - taken, &mut arrivals);
+            taken += more;
+            if more == 0 || taken == budget_frames || arrivals.has_held_report() {
+                break;
+            }
+            glance = transport.glance();
+        }
         *is_quiet = !arrivals.has_held_report();
-        is_done
+        taken > 0
     }
 }
 
@@ -137,5 +149,48 @@ impl Sink for LaneQueues<'_, '_> {
 
     fn count(&mut self, events: CounterEvents) {
         self.bindings.counters.count_success(events);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{Bytes, BytesMut};
+    use homespun_engine::error::OperationError;
+    use homespun_engine::flags::{Caps, OpFlags};
+
+    use crate::cq::Entry;
+    use crate::{Fabric, FabricAddress, Hints, RecvMsg, Tag};
+
+    /// As of a pass: see "Peeks" in docs/design/messages.md.
+    #[test]
+    fn poll_that_takes_a_message_hides_the_next_from_peeks() {
+        let hints = Hints::new().caps(Caps::TAGGED).domain("shm");
+        let [receiver, sender] = [(); 2].map(|()| Fabric::new().open_endpoint(&hints).expect("an endpoint"));
+        let to = sender.av.insert_one(receiver.endpoint.name().expect("a name")).expect("room");
+        let post = |tag| {
+            let posted = receiver.endpoint.trecv(BytesMut::zeroed(8), FabricAddress::UNSPECIFIED, tag, 1);
+            posted.expect("room");
+        };
+        let read_until_some = || {
+            while receiver.cq.read_each(8, |_, _| ()).expect("no error").is_none() {
+                sender.cq.read_each(8, |_, _| ()).expect("no error");
+            }
+        };
+        for round in 0..100 {
+            post(Tag(1));
+            for tag in [Tag(1), Tag(2)] {
+                sender.endpoint.tsend(Bytes::from_static(b"morning!"), to, tag, 1).expect("room");
+            }
+            read_until_some();
+            let flags = OpFlags::PEEK;
+            let peek = RecvMsg { tagged: Some(Tag(2).into()), flags, ..RecvMsg::default() };
+            receiver.endpoint.recvmsg(peek).expect("room");
+            match receiver.cq.read_entry() {
+                Ok(Some(Entry::Failed(missed))) => assert_eq!(missed.error, OperationError::NoMessage),
+                found => panic!("in round {round} the peek finds {found:?}"),
+            }
+            post(Tag(2));
+            read_until_some();
+        }
     }
 }

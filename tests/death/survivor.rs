@@ -24,7 +24,7 @@ const ROUNDS_MAX: u64 = 80;
 
 /// After this many rounds without an event, none is expected any more. Idle shared memory polls the kernel,
 /// which tells of a death, after fewer polls (`GAP_MAX_POLLS`).
-const SILENT_ROUNDS: usize = 300;
+const SILENT_ROUNDS: usize = 800;
 
 /// How much the memory of the process may grow over all deaths. The C library may keep so much freed memory.
 const GROWTH_MAX_BYTES: u64 = 64 << 20;

@@ -20,13 +20,20 @@ fn message_of_len(len_bytes: usize) -> Message {
     }
 }
 
-/// Sends a message, at once if that is possible. Otherwise queues it behind the others.
-fn send_at_once_or_post<T: Transport>(endpoint: &mut TestEndpoint<T>, link: LinkId, payload: Vec<u8>) {
+/// Sends a message, at once if that is possible. Otherwise queues it behind the others. Returns whether it
+/// was sent at once.
+fn send_at_once_or_post<T: Transport>(
+    endpoint: &mut TestEndpoint<T>,
+    link: LinkId,
+    payload: Vec<u8>,
+) -> bool {
     let may_overtake = endpoint.is_outbox_empty(link);
     let message = message_of_len(payload.len());
-    if !may_overtake || !endpoint.transport.send_at_once(link, &message, &payload) {
+    let is_sent = may_overtake && endpoint.transport.send_at_once(link, &message, &payload);
+    if !is_sent {
         endpoint.post(link, payload);
     }
+    is_sent
 }
 
 /// Polls once: by a glance, and by what it asks for.
@@ -34,7 +41,7 @@ fn poll<T: Transport>(endpoint: &mut TestEndpoint<T>) -> Glance {
     let glance = endpoint.transport.glance();
     match glance {
         Glance::Nothing => {}
-        Glance::Frame(link) if endpoint.receive_at_once(link, 2) => {}
+        Glance::Frame(link) if endpoint.receive_at_once(link, 2) > 0 => {}
         Glance::Frame(_) | Glance::Pass => _ = endpoint.receive(BUDGET_FRAMES),
     }
     glance
@@ -45,10 +52,15 @@ pub fn messages_sent_at_once_keep_their_order<P: Provider>(backend: Backend<'_, 
     let ([mut a, mut b], link, peer) = backend.open_linked_pair();
     let payloads: Vec<_> =
         (0..MESSAGES).map(|n| pseudo_random_payload(SIZES[n % SIZES.len()].min(5000), n as u64)).collect();
-    for payload in &payloads {
-        send_at_once_or_post(&mut a, link, payload.clone());
+    let mut sent_at_once = 0;
+    for (n, payload) in payloads.iter().enumerate() {
+        sent_at_once += usize::from(send_at_once_or_post(&mut a, link, payload.clone()));
+        if n % 3 == 0 {
+            a.make_progress();
+        }
         poll(&mut b);
     }
+    assert!(sent_at_once > MESSAGES / 10, "only {sent_at_once} of {MESSAGES} messages were sent at once");
     let deadline = b.deadline_from_now();
     while b.recorder.frame_count(peer) < MESSAGES {
         a.make_progress();
@@ -73,6 +85,7 @@ pub fn message_sent_at_once_arrives_without_further_calls<P: Provider>(backend: 
             deadline.yield_or_panic("a message that was sent at once");
         }
     }
+    assert!(sent > 0, "no message was sent at once");
 }
 
 /// Glances that find nothing do not go on for ever: now and then the transport asks for a pass.

@@ -167,7 +167,7 @@ impl<T: Transport> TestEndpoint<T> {
     }
 
     /// Takes messages of a link that a glance has found: [`Transport::receive_at_once`].
-    pub fn receive_at_once(&mut self, link: LinkId, budget_frames: u32) -> bool {
+    pub fn receive_at_once(&mut self, link: LinkId, budget_frames: u32) -> u32 {
         self.transport.receive_at_once(link, budget_frames, &mut self.recorder)
     }
 

@@ -51,7 +51,7 @@ fn parse_with_payload(
     let parsed = parse_line(first_word, word_at, &mut payload)?;
     let len_bytes = match parsed {
         Parsed::Frame(_, Found::Inline(len_bytes)) => len_bytes,
-        Parsed::Frame(_, Found::Outside(_)) | Parsed::Piece(_) => 0,
+        Parsed::Frame(_, Found::Outside(..)) | Parsed::Piece(_) => 0,
     };
     Ok((parsed, payload[..len_bytes].to_vec()))
 }
@@ -78,10 +78,11 @@ fn line_layout_is_as_documented() {
             &[0x000a_0701_dead_beef, 0x0304, 0x0506, 0x0807_0605_0403_0201, 0x0a09],
         ),
         (plain(0), none, &[0x0000_0001_dead_beef]),
-        (plain(57), Outside(57), &[0x0039_4001_dead_beef]),
+        (plain(57), Outside(Area::Main, 57), &[0x0039_4001_dead_beef]),
+        (plain(57), Outside(Area::Front, 57), &[0x8039_4001_dead_beef]),
         (
             Header::Message(make_message(0x0001_0000, Some(5), None, AwaitedReply::Match)),
-            Outside(PIECE_MAX_BYTES),
+            Outside(Area::Main, PIECE_MAX_BYTES),
             &[0x8000_c901_dead_beef, 5, 0x0001_0000],
         ),
         (Ack { received: u64::MAX }, none, &[0x0000_0002_dead_beef, u64::MAX]),
@@ -115,11 +116,11 @@ fn line_layout_is_as_documented() {
         (product, Inline(&[7, 8]), &[0x0002_0010_dead_beef, 9, 5, 6, 0x0001_0303_0000_0001, 0x0807]),
         (
             long_write,
-            Outside(PIECE_MIN_BYTES),
+            Outside(Area::Main, PIECE_MIN_BYTES),
             &[0x1000_c010_dead_beef, 9, 5, 6, 0x0000_0b00_0000_4000, 0x4000],
         ),
         (handshake(HandshakeStep::Reject, 2), Inline(&[7, 8]), &[0x0002_0212_dead_beef, 9, 0x0807]),
-        (handshake(HandshakeStep::Request, 256), Outside(256), &[0x0100_4012_dead_beef, 9]),
+        (handshake(HandshakeStep::Request, 256), Outside(Area::Main, 256), &[0x0100_4012_dead_beef, 9]),
     ];
     let kinds: BTreeSet<u8> =
         cases.iter().map(|(header, ..)| header.encode_words(drop::<u64>).form.kind()).collect();
@@ -129,7 +130,7 @@ fn line_layout_is_as_documented() {
         assert_eq!(words, expected, "{header:?}");
         let (found, inline) = match payload {
             Payload::Inline(bytes) => (Found::Inline(bytes.len()), bytes),
-            Payload::Outside(piece_bytes) => (Found::Outside(piece_bytes), &[][..]),
+            Payload::Outside(area, piece_bytes) => (Found::Outside(area, piece_bytes), &[][..]),
         };
         assert_eq!(parse_words_once(&words), Ok((Parsed::Frame(header, found), inline.to_vec())));
     }
@@ -200,6 +201,8 @@ fn parse_refuses_malformed_lines() {
         (&[line(257, piece, 18), 0], WireError::ImpossibleLength),
         // First pieces that are too large or too small, or that are the only piece despite `LONG`.
         (&[line(most + 1, piece, 1)], WireError::ImpossibleLength),
+        (&[line(most + least + 1, piece, 1)], WireError::ImpossibleLength),
+        (&[line(most + least, pieces, 1), most], WireError::ImpossibleLength),
         (&[line(least - 1, pieces, 1), 2 * most], WireError::ImpossibleLength),
         (&[line(least, pieces, 1), least], WireError::ImpossibleLength),
         (&[line(least, pieces, 1), least - 1], WireError::ImpossibleLength),
@@ -249,7 +252,48 @@ fn any_words() -> impl Strategy<Value = [u64; LINE_WORDS]> {
     prop::array::uniform8(word)
 }
 
+/// A line of a message, most often.
+fn any_first_word() -> impl Strategy<Value = u64> {
+    let flags = prop_oneof![4 => 0_u64..4, 1 => 0_u64..64];
+    let payload_flags = prop::sample::select(vec![0, OUTSIDE, OUTSIDE | LONG]);
+    let len = prop_oneof![0_u64..100, 0..=u64::from(u16::MAX)];
+    (prop_oneof![9 => Just(u64::from(COMMON_KIND)), 1 => 0_u64..256], flags, payload_flags, len).prop_map(
+        |(kind, flags, payload_flags, len)| {
+            let flags = flags | u64::from(payload_flags);
+            len << field::LEN | flags << field::FLAGS | kind << field::KIND
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn line_of_plain_message_is_parsed_as_any_line(first in any_first_word(), words in any_words()) {
+        let word = |n: usize| if n == 0 { first } else { words[n] };
+        let plain = parse_plain_message_line(first, word);
+        // Only the padding of inline payload is not looked at.
+        let parsed = parse_with_payload(first, word).ok();
+        match (plain, parsed) {
+            (Some((message, FoundMessage::Outside(area))), parsed) => {
+                let len_bytes = message.len_bytes as usize;
+                let found = Found::Outside(area, len_bytes);
+                prop_assert_eq!(parsed, Some((Parsed::Frame(Header::Message(message), found), vec![])));
+            }
+            (Some((message, FoundMessage::Inline { place })), Some((parsed, payload))) => {
+                let found = Found::Inline(message.len_bytes as usize);
+                prop_assert_eq!(parsed, Parsed::Frame(Header::Message(message), found));
+                let mut copied = vec![0; payload.len()];
+                copy_out_inline(place, word, &mut copied);
+                prop_assert_eq!(copied, payload);
+            }
+            (None, Some((Parsed::Frame(Header::Message(message), found), _))) => {
+                let is_begun =
+                    matches!(found, Found::Outside(_, bytes) if (bytes as u64) < message.len_bytes);
+                prop_assert!(message.awaits != AwaitedReply::Nothing || is_begun, "{:?}", message);
+            }
+            _ => {}
+        }
+    }
+
     #[test]
     fn parsed_line_reemits_the_same_words(
         words in any_words(),
@@ -269,8 +313,8 @@ proptest! {
             Parsed::Frame(header, Found::Inline(_)) => {
                 emit_words(sequence, header, Payload::Inline(&payload))
             }
-            Parsed::Frame(header, Found::Outside(piece_bytes)) => {
-                emit_words(sequence, header, Payload::Outside(*piece_bytes))
+            Parsed::Frame(header, Found::Outside(area, piece_bytes)) => {
+                emit_words(sequence, header, Payload::Outside(*area, *piece_bytes))
             }
             Parsed::Piece(piece_bytes) => vec![piece_line_word(sequence, *piece_bytes)],
         };

@@ -6,8 +6,10 @@ use homespun_engine::transport::{FrameHandler, LinkId};
 use homespun_engine::wire::{Header, WireError};
 
 use crate::line::{self, Found, FoundMessage, Parsed, ROOM_MAX_BYTES};
-use crate::ring::{FRAME_MAX_BYTES, PREFETCH_LINES, PUBLISH_LINES, publish_bytes, round_up_to_data_unit};
-use crate::segment::Segment;
+use crate::ring::{
+    FRAME_MAX_BYTES, PREFETCH_LINES, PUBLISH_FRONT_BYTES, PUBLISH_LINES, publish_bytes, round_up_to_data_unit,
+};
+use crate::segment::{Area, Segment};
 use crate::sync::{Ordering, fence};
 use crate::ways::Ways;
 
@@ -38,9 +40,12 @@ pub(crate) struct Consumer {
     /// How many lines this side has consumed, and how many consumed lines it has published.
     lines: u64,
     published_lines: u64,
-    /// How many bytes of the data area this side has consumed, and how many consumed bytes it has published.
+    /// How many bytes of the main area this side has consumed, and how many consumed bytes it has published.
     bytes: u64,
     published_bytes: u64,
+    /// The same of the front area.
+    front_bytes: u64,
+    published_front_bytes: u64,
     /// How much payload of an unfinished frame is still to come; 0 between frames.
     left_bytes: u64,
     /// Whether this side has published progress since the last `take_room_request`.
@@ -64,16 +69,6 @@ pub(crate) enum RingEnd {
     Cut,
 }
 
-/// What became of the offer of the next frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Offered {
-    /// The ring has no further line.
-    Nothing,
-    Taken,
-    /// It was no message, or the handler has not taken it.
-    Refused,
-}
-
 impl Consumer {
     /// The consumer of a new ring.
     pub(crate) fn new(segment: Segment, ways: Ways) -> Consumer {
@@ -88,6 +83,8 @@ impl Consumer {
             published_lines: lines,
             bytes,
             published_bytes: bytes,
+            front_bytes: bytes,
+            published_front_bytes: bytes,
             left_bytes: 0,
             has_published: false,
             ways,
@@ -132,32 +129,52 @@ impl Consumer {
     }
 
     /// Offers the next frame to the handler, if the ring has one and it is a message whose payload has
-    /// arrived whole. A refused line is for [`receive_staged`](Self::receive_staged).
+    /// arrived whole. Returns whether the handler has taken it. If not, the line is for
+    /// [`receive_staged`](Self::receive_staged).
     #[inline(always)]
-    pub(crate) fn offer_message(&mut self, link: LinkId, receiver: &mut impl FrameHandler) -> Offered {
+    pub(crate) fn offer_message(&mut self, link: LinkId, receiver: &mut impl FrameHandler) -> bool {
         let first = self.first_word();
         if !self.is_next_line(first) {
-            return Offered::Nothing;
+            return false;
         }
         let line = self.segment.line(self.lines);
         let word = |word: usize| line[word].load(Ordering::Relaxed);
         let Some((message, found)) = line::parse_plain_message_line(first, word) else {
-            return Offered::Refused;
+            return false;
         };
-        let (segment, bytes) = (&self.segment, self.bytes);
+        let segment = &self.segment;
+        let position_in = |area| self.position_in(area);
         let is_taken = self.left_bytes == 0
             && receiver.take_message(link, &message, |into| match found {
                 FoundMessage::Inline { place } => line::copy_out_inline(place, word, into),
-                FoundMessage::Outside => read_outside(segment, bytes, into),
+                FoundMessage::Outside(area) => read_outside(segment, area, position_in(area), into),
             });
         if !is_taken {
-            return Offered::Refused;
+            return false;
         }
-        if found == FoundMessage::Outside {
-            self.bytes += round_up_to_data_unit(message.len_bytes as usize);
+        if let FoundMessage::Outside(area) = found {
+            self.advance_area(area, message.len_bytes as usize);
         }
         self.advance_line();
-        Offered::Taken
+        true
+    }
+
+    /// Goes on behind a piece in an area.
+    #[inline(always)]
+    fn advance_area(&mut self, area: Area, piece_bytes: usize) {
+        let used_bytes = round_up_to_data_unit(piece_bytes);
+        match area {
+            Area::Main => self.bytes += used_bytes,
+            Area::Front => {
+                self.front_bytes += used_bytes;
+                // The producer does not sleep until there is room here, so nothing else is to be done.
+                if self.front_bytes - self.published_front_bytes >= PUBLISH_FRONT_BYTES {
+                    self.published_front_bytes = self.front_bytes;
+                    // SYNC POINT: front room
+                    self.segment.consumed_front_bytes().store(self.front_bytes, Ordering::Release);
+                }
+            }
+        }
     }
 
     /// Goes on to the next line.
@@ -308,8 +325,8 @@ impl Consumer {
                 }
                 receiver.frame(link, &header, &self.payload[..len_bytes]);
             }
-            Parsed::Frame(header, Found::Outside(piece_bytes)) => {
-                self.deliver_header_and_first_piece(staging, link, &header, piece_bytes, receiver);
+            Parsed::Frame(header, Found::Outside(area, piece_bytes)) => {
+                self.deliver_header_and_first_piece(staging, link, &header, (area, piece_bytes), receiver);
             }
             Parsed::Piece(piece_bytes) => {
                 self.check_and_deliver_piece(staging, link, piece_bytes, receiver)?;
@@ -336,7 +353,7 @@ impl Consumer {
         staging: &mut Staging,
         link: LinkId,
         header: &Header,
-        piece_bytes: usize,
+        (area, piece_bytes): (Area, usize),
         receiver: &mut impl FrameHandler,
     ) {
         let len_bytes = header.payload_len_bytes();
@@ -345,14 +362,23 @@ impl Consumer {
                 self.ways.short_payload_arrived();
             }
             let payload = &mut staging.0[..piece_bytes];
-            self.segment.read(self.bytes, payload);
+            self.segment.read(area, self.position_in(area), payload);
             receiver.frame(link, header, payload);
-            self.bytes += round_up_to_data_unit(piece_bytes);
+            self.advance_area(area, piece_bytes);
         } else {
             receiver.frame_begun(link, header);
             self.left_bytes = len_bytes;
             self.writes_back = self.ways.frame_begun(len_bytes, matches!(header, Header::Data { .. }));
-            self.deliver_piece(staging, link, piece_bytes, receiver);
+            self.deliver_piece(staging, link, (area, piece_bytes), receiver);
+        }
+    }
+
+    /// The position of the next piece in an area.
+    #[inline]
+    fn position_in(&self, area: Area) -> u64 {
+        match area {
+            Area::Front => self.front_bytes,
+            Area::Main => self.bytes,
         }
     }
 
@@ -370,7 +396,7 @@ impl Consumer {
         if !line::is_valid_piece_len(piece_bytes, self.left_bytes) {
             return Err(WireError::ImpossibleLength);
         }
-        self.deliver_piece(staging, link, piece_bytes, receiver);
+        self.deliver_piece(staging, link, (Area::Main, piece_bytes), receiver);
         Ok(())
     }
 
@@ -379,18 +405,19 @@ impl Consumer {
         &mut self,
         staging: &mut Staging,
         link: LinkId,
-        piece_bytes: usize,
+        (area, piece_bytes): (Area, usize),
         receiver: &mut impl FrameHandler,
     ) {
         let mut done_bytes = 0;
+        let writes_back = self.writes_back && area == Area::Main;
         while done_bytes < piece_bytes {
-            let start = self.bytes + done_bytes as u64;
+            let start = self.position_in(area) + done_bytes as u64;
             let left_bytes = piece_bytes - done_bytes;
             let mut placed_bytes = 0;
             for slice in &mut receiver.payload_space(link) {
                 let len_bytes = slice.len().min(left_bytes - placed_bytes);
                 let place = &mut slice[..len_bytes];
-                read_payload(&self.segment, self.writes_back, start + placed_bytes as u64, place);
+                read_payload(&self.segment, writes_back, area, start + placed_bytes as u64, place);
                 placed_bytes += len_bytes;
             }
             if placed_bytes > 0 {
@@ -399,12 +426,12 @@ impl Consumer {
                 placed_bytes = left_bytes.min(STAGING_BYTES);
                 self.ways.payload_unplaced();
                 let bytes = &mut staging.0[..placed_bytes];
-                read_payload(&self.segment, self.writes_back, start, bytes);
+                read_payload(&self.segment, writes_back, area, start, bytes);
                 receiver.payload_arrived(link, bytes);
             }
             done_bytes += placed_bytes;
         }
-        self.bytes += round_up_to_data_unit(piece_bytes);
+        self.advance_area(area, piece_bytes);
         self.left_bytes -= piece_bytes as u64;
         if self.left_bytes == 0 {
             self.ways.frame_ended();
@@ -415,14 +442,14 @@ impl Consumer {
 
 // Not inlined, since that would make the path of shorter messages longer.
 #[inline(never)]
-fn read_outside(segment: &Segment, position: u64, into: &mut [u8]) {
-    segment.read(position, into);
+fn read_outside(segment: &Segment, area: Area, position: u64, into: &mut [u8]) {
+    segment.read(area, position, into);
 }
 
-fn read_payload(segment: &Segment, writes_back: bool, position: u64, into: &mut [u8]) {
+fn read_payload(segment: &Segment, writes_back: bool, area: Area, position: u64, into: &mut [u8]) {
     if writes_back {
         segment.read_and_write_back(position, into);
     } else {
-        segment.read(position, into);
+        segment.read(area, position, into);
     }
 }

@@ -4,7 +4,7 @@
 use std::io::IoSlice;
 
 use homespun_engine::transport::Sent;
-use homespun_engine::wire::{Header, Message};
+use homespun_engine::wire::{Durable, Header, Message, Rma, RmaKind};
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -105,6 +105,33 @@ fn inline_frames_arrive_in_order() {
         sender.join().unwrap();
         consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
         assert_eq!(recorder.frames, all);
+    });
+}
+
+#[test]
+fn payload_in_the_front_area_arrives_whole_in_every_lap() {
+    check_interleavings(|| {
+        let (mut producer, mut consumer) = make_ring();
+        // The words of this header leave no room for the payload in the line.
+        let write = |op| {
+            let (kind, durable) = (RmaKind::Write { data: Some(1) }, Durable::Nothing);
+            Header::Rma(Rma { op, key: 2, address: 3, len_bytes: 25, kind, durable })
+        };
+        let frame = move |op: u8| (write(op.into()), vec![op; 25]);
+        let sender = thread::spawn(move || {
+            // The second payload begins behind the first, and wraps around.
+            (0..2).find(|&op| {
+                let (header, payload) = frame(op);
+                let mut tries = (0..2).map(|_| producer.send(&header, &[IoSlice::new(&payload)]));
+                tries.find(|sent| *sent != Sent::Full) != Some(Sent::Whole)
+            })
+        });
+        let mut recorder = Recorder::default();
+        consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+        let unsent = sender.join().unwrap();
+        consumer.receive(LINK, u32::MAX, &mut recorder).unwrap();
+        let sent: Vec<_> = (0..unsent.unwrap_or(2)).map(frame).collect();
+        assert_eq!(recorder.frames, sent);
     });
 }
 

@@ -1,15 +1,24 @@
 //! The writing side of a ring.
 
+use std::hint;
 use std::io::IoSlice;
 
 use homespun_engine::transport::{Full, Sent};
 use homespun_engine::wire::{Header, Message};
 
-use crate::line::{self, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
+use crate::line::{self, FRONT_PIECE_MAX_BYTES, PIECE_MAX_BYTES, PIECE_MIN_BYTES, Payload, ROOM_MAX_BYTES};
 use crate::ring::{INLINE_MAX_BYTES, PREFETCH_LINES, round_up_to_data_unit};
-use crate::segment::{DATA_UNIT_BYTES, DataArea, LINES, Segment};
+use crate::segment::{Area, DATA_UNIT_BYTES, DataArea, FRONT_BYTES, LINES, Segment};
 use crate::sync::{Ordering, fence};
 use crate::ways;
+
+/// How often a producer looks for room in the front area before it writes to the main area: as long as a
+/// consumer that is at work takes for a message.
+const FRONT_LOOKS: u32 = if cfg!(loom) { 1 } else { 40 };
+
+/// After looks for room in the front area have been in vain, so many messages go to the main area without
+/// further looks; after each further time twice as many, up to the second number.
+const FRONT_PAUSE_MESSAGES: [u32; 2] = [8, 1024];
 
 /// Writes frames into a ring.
 #[derive(Debug)]
@@ -17,17 +26,18 @@ pub(crate) struct Producer {
     segment: Segment,
     /// How many lines this side has published.
     lines: u64,
-    /// How much of the data area this side has used, in whole units.
+    /// How much of the main area this side has used, in whole units.
     bytes: u64,
     /// The limit of `lines`. To go beyond it, this side must read the consumer's progress again.
     lines_end: u64,
     /// The limit of `bytes`. To go beyond it, this side must read the consumer's progress again.
     bytes_end: u64,
+    front: FrontRoom,
     /// How much payload of an unfinished frame is unwritten; 0 between frames.
     left_bytes: u64,
     /// How much payload of an unfinished frame is written.
     taken_bytes: u64,
-    /// How much room in the data area the last refused write needed.
+    /// How much room in the main area the last refused write needed.
     wanted_bytes: usize,
     /// Whether this side has published anything since the last `take_wake_request`.
     has_published: bool,
@@ -35,6 +45,44 @@ pub(crate) struct Producer {
     is_broken: bool,
     /// The core that this side has published last.
     core: Option<u32>,
+}
+
+/// The room in the front area.
+#[derive(Debug)]
+struct FrontRoom {
+    /// How much of the area this side has used, in whole units, and the known limit of that.
+    bytes: u64,
+    bytes_end: u64,
+    /// How many messages go to the main area before the next looks for room.
+    pause_messages: u32,
+    /// The next pause.
+    next_pause_messages: u32,
+}
+
+impl FrontRoom {
+    fn starting_at(bytes: u64) -> FrontRoom {
+        let [next_pause_messages, _] = FRONT_PAUSE_MESSAGES;
+        FrontRoom { bytes, bytes_end: bytes + FRONT_BYTES as u64, pause_messages: 0, next_pause_messages }
+    }
+
+    #[inline(always)]
+    fn has_known_room(&self, piece_bytes: usize) -> bool {
+        round_up_to_data_unit(piece_bytes) <= self.bytes_end - self.bytes
+    }
+
+    /// Reads the consumer's progress. Returns false if it is impossible.
+    #[inline]
+    fn refresh(&mut self, segment: &Segment) -> bool {
+        // SYNC POINT: front room
+        let bytes = segment.consumed_front_bytes().load(Ordering::Acquire);
+        let before = self.bytes_end - FRONT_BYTES as u64;
+        let is_possible =
+            (before..=self.bytes).contains(&bytes) && bytes.is_multiple_of(DATA_UNIT_BYTES as u64);
+        if is_possible {
+            self.bytes_end = bytes + FRONT_BYTES as u64;
+        }
+        is_possible
+    }
 }
 
 impl Producer {
@@ -52,6 +100,7 @@ impl Producer {
             bytes,
             lines_end: lines + LINES as u64,
             bytes_end: bytes + data_bytes,
+            front: FrontRoom::starting_at(bytes),
             left_bytes: 0,
             taken_bytes: 0,
             wanted_bytes: 0,
@@ -61,7 +110,7 @@ impl Producer {
         }
     }
 
-    /// How large the ring's data area is.
+    /// How large the ring's main area is.
     pub(crate) fn data_area(&self) -> DataArea {
         self.segment.data_area()
     }
@@ -96,12 +145,54 @@ impl Producer {
             self.publish_header_line(header, Payload::Inline(payload));
             return Ok(());
         }
-        if !self.try_find_room(payload.len()) {
-            return Err(Full);
-        }
-        self.segment.write(self.bytes, payload);
-        self.publish_header_and_piece(header, payload.len());
+        let Some((area, position)) = self.find_area(payload.len()) else { return Err(Full) };
+        self.segment.write(area, position, payload);
+        self.publish_header_and_piece(header, area, payload.len());
         Ok(())
+    }
+
+    /// Finds room for a line, and for the whole payload of its frame. Returns the area and the position.
+    #[inline(always)]
+    fn find_area(&mut self, len_bytes: usize) -> Option<(Area, u64)> {
+        if len_bytes <= FRONT_PIECE_MAX_BYTES && self.try_find_room(0) && self.try_find_front_room(len_bytes)
+        {
+            return Some((Area::Front, self.front.bytes));
+        }
+        self.try_find_room(len_bytes).then_some((Area::Main, self.bytes))
+    }
+
+    #[inline(always)]
+    fn try_find_front_room(&mut self, len_bytes: usize) -> bool {
+        self.front.has_known_room(len_bytes) || self.look_for_front_room(len_bytes)
+    }
+
+    /// Looks for room in the front area for a while, unless that was in vain lately: the consumer is then
+    /// busy otherwise, asleep, or far away.
+    #[inline(never)]
+    fn look_for_front_room(&mut self, len_bytes: usize) -> bool {
+        let front = &mut self.front;
+        let [shortest, longest] = FRONT_PAUSE_MESSAGES;
+        let is_pausing = front.pause_messages > 0;
+        for _ in 0..if is_pausing { 1 } else { FRONT_LOOKS } {
+            if !front.refresh(&self.segment) {
+                self.is_broken = true;
+                return false;
+            }
+            if front.has_known_room(len_bytes) {
+                if !is_pausing {
+                    front.next_pause_messages = shortest;
+                }
+                return true;
+            }
+            hint::spin_loop();
+        }
+        if is_pausing {
+            front.pause_messages -= 1;
+        } else {
+            front.pause_messages = front.next_pause_messages;
+            front.next_pause_messages = (2 * front.next_pause_messages).min(longest);
+        }
+        false
     }
 
     /// Prefetches the next line, for a frame that is likely to be sent soon.
@@ -124,11 +215,18 @@ impl Producer {
             });
             return self.send_inline(header, gathered).map_or(Sent::Full, |()| Sent::Whole);
         }
+        if len_bytes <= FRONT_PIECE_MAX_BYTES
+            && let Some((area, position)) = self.find_area(len_bytes)
+        {
+            self.copy_piece(&mut cursor, area, position, len_bytes);
+            self.publish_header_and_piece(header, area, len_bytes);
+            return Sent::Whole;
+        }
         self.taken_bytes = 0;
         let Some(piece_bytes) = self.next_piece_bytes(len_bytes) else { return Sent::Full };
         self.taken_bytes = piece_bytes as u64;
-        self.copy_piece_to_data_area(&mut cursor, piece_bytes);
-        self.publish_header_and_piece(header, piece_bytes);
+        self.copy_piece(&mut cursor, Area::Main, self.bytes, piece_bytes);
+        self.publish_header_and_piece(header, Area::Main, piece_bytes);
         self.left_bytes = (len_bytes - piece_bytes) as u64;
         self.publish_further_pieces(&mut cursor, len_bytes, piece_bytes)
     }
@@ -215,7 +313,7 @@ impl Producer {
             let Some(piece_bytes) = self.next_piece_bytes(len_bytes - taken_bytes) else {
                 return if taken_bytes > 0 { Sent::Partial(taken_bytes) } else { Sent::Full };
             };
-            self.copy_piece_to_data_area(cursor, piece_bytes);
+            self.copy_piece(cursor, Area::Main, self.bytes, piece_bytes);
             self.publish_first_word(line::piece_line_word(line::sequence_at(self.lines), piece_bytes));
             self.bytes += round_up_to_data_unit(piece_bytes);
             taken_bytes += piece_bytes;
@@ -237,7 +335,7 @@ impl Producer {
         self.has_known_room(self.wanted_bytes).then_some(piece_bytes.min(free_bytes))
     }
 
-    /// Returns whether there is room for a line, and for a piece in the data area. If the known room is too
+    /// Returns whether there is room for a line, and for a piece in the main area. If the known room is too
     /// small, reads the consumer's progress.
     #[inline(always)]
     fn try_find_room(&mut self, piece_bytes: usize) -> bool {
@@ -273,17 +371,21 @@ impl Producer {
         self.has_known_room(piece_bytes)
     }
 
-    /// Copies the next piece to the data area.
-    fn copy_piece_to_data_area(&mut self, cursor: &mut PayloadCursor<'_>, piece_bytes: usize) {
-        let start = self.bytes;
-        cursor.take_parts(piece_bytes, |offset, part| self.segment.write(start + offset as u64, part));
+    /// Copies the next piece to an area.
+    fn copy_piece(&mut self, cursor: &mut PayloadCursor<'_>, area: Area, position: u64, piece_bytes: usize) {
+        cursor
+            .take_parts(piece_bytes, |offset, part| self.segment.write(area, position + offset as u64, part));
     }
 
-    /// Publishes the first line of a frame whose first piece is in the data area.
+    /// Publishes the first line of a frame whose first piece is in an area.
     #[inline(always)]
-    fn publish_header_and_piece(&mut self, header: &Header, piece_bytes: usize) {
-        self.publish_header_line(header, Payload::Outside(piece_bytes));
-        self.bytes += round_up_to_data_unit(piece_bytes);
+    fn publish_header_and_piece(&mut self, header: &Header, area: Area, piece_bytes: usize) {
+        self.publish_header_line(header, Payload::Outside(area, piece_bytes));
+        let used_bytes = round_up_to_data_unit(piece_bytes);
+        match area {
+            Area::Front => self.front.bytes += used_bytes,
+            Area::Main => self.bytes += used_bytes,
+        }
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use homespun_engine::limits::{
 use homespun_engine::transport::{FrameHandler, LinkEvent, LinkId, Space};
 use homespun_engine::wire::{Header, MappableRegion, Message, Rma, WireError};
 
-use crate::ring::{Consumer, Offered, Staging};
+use crate::ring::{Consumer, Staging};
 
 /// The link that all frames are expected on.
 pub(crate) const LINK: LinkId = LinkId(3);
@@ -48,7 +48,7 @@ impl Consumer {
         receiver: &mut impl FrameHandler,
     ) -> Result<u32, WireError> {
         let mut taken = 0;
-        while taken < budget_frames && self.offer_message(link, receiver) == Offered::Taken {
+        while taken < budget_frames && self.offer_message(link, receiver) {
             taken += 1;
         }
         match self.receive_staged(&mut Staging::new(), link, budget_frames - taken, receiver) {

@@ -16,7 +16,7 @@ use crate::segment::Segment;
 use crate::sync::Ordering;
 use crate::ways::Ways;
 
-/// The size of the larger data area.
+/// The size of the larger main area.
 const DATA_MAX_BYTES: usize = DataArea::LARGE.bytes();
 
 /// More rounds than any of these tests needs.
@@ -31,6 +31,7 @@ fn make_ring_at(data: DataArea, lines: u64, bytes: u64) -> (Producer, Consumer) 
     let (segment, file) = Segment::create(data).unwrap();
     segment.consumed_lines().store(lines, Ordering::Relaxed);
     segment.consumed_bytes().store(bytes, Ordering::Relaxed);
+    segment.consumed_front_bytes().store(bytes, Ordering::Relaxed);
     for before in lines.saturating_sub(LINES as u64)..lines {
         segment.line(before)[0].store(line::piece_line_word(sequence_at(before), 1), Ordering::Relaxed);
     }

@@ -11,11 +11,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::memory_file::{self, SIZE_SEALS};
 use crate::payload_copy::copy_payload;
-use crate::segment::{DataArea, LINE_WORDS, LINES, Line, MapError, line_index};
+use crate::segment::{Area, DataArea, FRONT_BYTES, LINE_WORDS, LINES, Line, MapError, line_index};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::write_back;
 
-/// The part of a segment before the data area. This process never makes a reference to the whole of it.
+/// The part of a segment before the two areas. This process never makes a reference to the whole of it.
 #[repr(C, align(64))]
 struct Head {
     producer: ProducerPart,
@@ -36,6 +36,7 @@ struct ProducerPart {
 struct ConsumerPart {
     consumed_lines: AtomicU64,
     consumed_bytes: AtomicU64,
+    consumed_front_bytes: AtomicU64,
 }
 
 #[repr(C, align(64))]
@@ -51,7 +52,7 @@ const _: () = assert!(size_of::<Head>() == 192 + LINES * 64 && LINE_WORDS == 8);
 
 /// The size of the file of a segment with this data area.
 const fn file_bytes(data: DataArea) -> usize {
-    size_of::<Head>() + data.bytes()
+    size_of::<Head>() + data.bytes() + FRONT_BYTES
 }
 
 /// A mapped segment. A forked child does not inherit the mapping.
@@ -163,11 +164,18 @@ impl Segment {
         unsafe { &(*self.head.as_ptr()).consumer.consumed_lines }
     }
 
-    /// How many bytes of the data area the consumer has read since the ring was created.
+    /// How many bytes of the main area the consumer has read since the ring was created.
     #[inline]
     pub(crate) fn consumed_bytes(&self) -> &AtomicU64 {
         // SAFETY: as in `finished_at`.
         unsafe { &(*self.head.as_ptr()).consumer.consumed_bytes }
+    }
+
+    /// How many bytes of the front area the consumer has read since the ring was created.
+    #[inline]
+    pub(crate) fn consumed_front_bytes(&self) -> &AtomicU64 {
+        // SAFETY: as in `finished_at`.
+        unsafe { &(*self.head.as_ptr()).consumer.consumed_front_bytes }
     }
 
     /// Not 0 if the consumer has stopped polling and asks to be woken.
@@ -221,68 +229,80 @@ impl Segment {
         let _ = line;
     }
 
-    /// Copies `from` to the data area, starting at `position`. A position counts bytes since the ring was
-    /// created.
+    /// Copies `from` to an area, starting at `position`. A position counts bytes of the area since the ring
+    /// was created.
     #[inline]
-    pub(crate) fn write(&self, position: u64, from: &[u8]) {
-        assert!(from.len() <= self.data.bytes(), "more than the data area holds");
-        let place = self.data.index(position);
-        let (start, rest) = from.split_at(from.len().min(self.data.bytes() - place));
-        // SAFETY: both parts are within the data area: `start` ends at the end of the area or before, and
-        // `rest` fits because `from` is no longer than the area. This process has no reference to the area,
-        // so `from` does not overlap with it. A correct peer does not read bytes before this side publishes
+    pub(crate) fn write(&self, area: Area, position: u64, from: &[u8]) {
+        let (area_ptr, size) = (self.area_ptr(area), self.size_of(area));
+        assert!(from.len() <= size.bytes(), "more than the area holds");
+        let place = size.index(position);
+        let (start, rest) = from.split_at(from.len().min(size.bytes() - place));
+        // SAFETY: both parts are within the area: `start` ends at the end of the area or before, and `rest`
+        // fits because `from` is no longer than the area. This process has no reference to the area, so
+        // `from` does not overlap with it. A correct peer does not read bytes before this side publishes
         // them. A faulty peer may read them, but they are plain bytes, for which all bit patterns are valid.
         unsafe {
-            copy_payload(start.as_ptr(), self.data_ptr().add(place), start.len());
-            copy_payload(rest.as_ptr(), self.data_ptr(), rest.len());
+            copy_payload(start.as_ptr(), area_ptr.add(place), start.len());
+            copy_payload(rest.as_ptr(), area_ptr, rest.len());
         }
     }
 
-    /// Copies from the data area to `into`, starting at `position`, as in [`write`](Self::write).
+    /// Copies from an area to `into`, starting at `position`, as in [`write`](Self::write).
     #[inline]
-    pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
-        assert!(into.len() <= self.data.bytes(), "more than the data area holds");
-        let place = self.data.index(position);
-        let (start, rest) = into.split_at_mut(into.len().min(self.data.bytes() - place));
-        // SAFETY: both parts are within the data area, as in `write`, and `into` does not overlap with it.
-        // Only a faulty peer writes to these bytes during the copy. Then `into` holds arbitrary bytes, which
-        // are valid, and no caller reads the area a second time.
+    pub(crate) fn read(&self, area: Area, position: u64, into: &mut [u8]) {
+        let (area_ptr, size) = (self.area_ptr(area), self.size_of(area));
+        assert!(into.len() <= size.bytes(), "more than the area holds");
+        let place = size.index(position);
+        let (start, rest) = into.split_at_mut(into.len().min(size.bytes() - place));
+        // SAFETY: both parts are within the area, as in `write`, and `into` does not overlap with it. Only a
+        // faulty peer writes to these bytes during the copy. Then `into` holds arbitrary bytes, which are
+        // valid, and no caller reads the area a second time.
         unsafe {
-            copy_payload(self.data_ptr().add(place), start.as_mut_ptr(), start.len());
-            copy_payload(self.data_ptr(), rest.as_mut_ptr(), rest.len());
+            copy_payload(area_ptr.add(place), start.as_mut_ptr(), start.len());
+            copy_payload(area_ptr, rest.as_mut_ptr(), rest.len());
         }
     }
 
-    /// Copies as [`read`](Self::read), and writes the lines that it has read back to memory. If the processor
-    /// cannot do this, only copies.
+    /// Copies from the main area as [`read`](Self::read), and writes the lines that it has read back to
+    /// memory. If the processor cannot do this, only copies.
     pub(crate) fn read_and_write_back(&self, position: u64, into: &mut [u8]) {
         if !write_back::can_write_back() {
-            return self.read(position, into);
+            return self.read(Area::Main, position, into);
         }
+        let area_ptr = self.area_ptr(Area::Main);
         let mut position = position;
         for block in into.chunks_mut(write_back::BLOCK_BYTES) {
-            self.read(position, block);
+            self.read(Area::Main, position, block);
             let place = self.data.index(position);
             let until_end_bytes = block.len().min(self.data.bytes() - place);
-            // SAFETY: the processor can write back. Both parts are within the data area, as in `read`.
+            // SAFETY: the processor can write back. Both parts are within the area, as in `read`.
             unsafe {
-                write_back::write_back(self.data_ptr().add(place), until_end_bytes);
-                write_back::write_back(self.data_ptr(), block.len() - until_end_bytes);
+                write_back::write_back(area_ptr.add(place), until_end_bytes);
+                write_back::write_back(area_ptr, block.len() - until_end_bytes);
             }
             position += block.len() as u64;
         }
     }
 
-    /// The size of the data area.
+    /// The size of the main area.
     #[inline]
     pub(crate) fn data_area(&self) -> DataArea {
         self.data
     }
 
     #[inline]
-    fn data_ptr(&self) -> *mut u8 {
-        // SAFETY: the mapping goes on behind the head, with the data area.
-        unsafe { self.head.as_ptr().add(1).cast() }
+    fn size_of(&self, area: Area) -> DataArea {
+        match area {
+            Area::Front => DataArea::FRONT,
+            Area::Main => self.data,
+        }
+    }
+
+    #[inline]
+    fn area_ptr(&self, area: Area) -> *mut u8 {
+        let before_bytes = if area == Area::Front { self.data.bytes() } else { 0 };
+        // SAFETY: the mapping goes on behind the head, with the main area and then the front area.
+        unsafe { self.head.as_ptr().add(1).cast::<u8>().add(before_bytes) }
     }
 
     /// Overwrites a part of the segment, as a faulty process may. Drops bytes beyond the end of the segment.
@@ -341,16 +361,23 @@ mod tests {
             segment.line(LINES as u64 + 3)[7].store(5, Ordering::Relaxed);
             assert_eq!(other.line(3)[7].load(Ordering::Relaxed), 5);
             let bytes: Vec<u8> = (1..=100).collect();
-            let position = 3 * data.bytes() as u64 - 40;
-            segment.write(position, &bytes);
-            let mut copy = [0; 101];
-            other.read(position, &mut copy);
-            assert_eq!((&copy[..100], copy[100]), (&bytes[..], 0), "in two parts, and nothing beyond");
-            segment.write(0, &vec![7; data.bytes()]);
-            let mut all = vec![0; data.bytes()];
-            other.read(position, &mut all);
-            assert!(all.iter().all(|&byte| byte == 7));
-            assert_eq!(other.line(LINES as u64 - 1)[7].load(Ordering::Relaxed), 0, "the area has a start");
+            let areas = [(Area::Front, FRONT_BYTES), (Area::Main, data.bytes())];
+            for (area, area_bytes) in areas {
+                let position = 3 * area_bytes as u64 - 40;
+                segment.write(area, position, &bytes);
+                let mut copy = [0; 101];
+                other.read(area, position, &mut copy);
+                assert_eq!((&copy[..100], copy[100]), (&bytes[..], 0), "in two parts, and nothing beyond");
+            }
+            for (fill, (area, area_bytes)) in (7..).zip(areas) {
+                segment.write(area, 0, &vec![fill; area_bytes]);
+            }
+            for (fill, (area, area_bytes)) in (7..).zip(areas) {
+                let mut all = vec![0; area_bytes];
+                other.read(area, 3 * area_bytes as u64 - 40, &mut all);
+                assert!(all.iter().all(|&byte| byte == fill));
+            }
+            assert_eq!(other.line(LINES as u64 - 1)[7].load(Ordering::Relaxed), 0, "the areas have a start");
         }
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 
-use crate::segment::{DataArea, LINES, Line, MapError, line_index};
+use crate::segment::{Area, DataArea, FRONT_BYTES, LINES, Line, MapError, line_index};
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// A segment that loom checks: the producer must not write a byte of the data area that the consumer may
-/// read at the same time.
+/// A segment that loom checks: the producer must not write a byte of an area that the consumer may read at
+/// the same time.
 #[derive(Debug, Clone)]
 pub(crate) struct Segment(Arc<Layout>);
 
@@ -21,14 +21,16 @@ struct Layout {
     producer_core: AtomicU32,
     consumed_lines: AtomicU64,
     consumed_bytes: AtomicU64,
+    consumed_front_bytes: AtomicU64,
     wake_requested: AtomicU32,
     pulled_classes: AtomicU32,
     lines: [Line; LINES],
-    data: [UnsafeCell<u8>; DataArea::LARGE.bytes()],
+    main: [UnsafeCell<u8>; DataArea::LARGE.bytes()],
+    front: [UnsafeCell<u8>; FRONT_BYTES],
 }
 
-// SAFETY: all fields but the data area are atomics. Loom checks that the two sides never use a byte of the
-// data area at the same time.
+// SAFETY: all fields but the areas are atomics. Loom checks that the two sides never use a byte of an area at
+// the same time.
 unsafe impl Send for Segment {}
 
 impl Segment {
@@ -76,6 +78,10 @@ impl Segment {
         &self.0.consumed_bytes
     }
 
+    pub(crate) fn consumed_front_bytes(&self) -> &AtomicU64 {
+        &self.0.consumed_front_bytes
+    }
+
     pub(crate) fn wake_requested(&self) -> &AtomicU32 {
         &self.0.wake_requested
     }
@@ -92,21 +98,29 @@ impl Segment {
 
     pub(crate) fn prefetch_line_for_read(&self, _position: u64) {}
 
-    pub(crate) fn write(&self, position: u64, from: &[u8]) {
-        for (&byte, position) in from.iter().zip(position..) {
-            // SAFETY: loom fails the test if another thread may use this byte at the same time.
-            self.0.data[DataArea::LARGE.index(position)].with_mut(|place| unsafe { *place = byte });
+    /// The byte of an area at a position.
+    fn byte(&self, area: Area, position: u64) -> &UnsafeCell<u8> {
+        match area {
+            Area::Main => &self.0.main[DataArea::LARGE.index(position)],
+            Area::Front => &self.0.front[DataArea::FRONT.index(position)],
         }
     }
 
-    pub(crate) fn read(&self, position: u64, into: &mut [u8]) {
+    pub(crate) fn write(&self, area: Area, position: u64, from: &[u8]) {
+        for (&byte, position) in from.iter().zip(position..) {
+            // SAFETY: loom fails the test if another thread may use this byte at the same time.
+            self.byte(area, position).with_mut(|place| unsafe { *place = byte });
+        }
+    }
+
+    pub(crate) fn read(&self, area: Area, position: u64, into: &mut [u8]) {
         for (byte, position) in into.iter_mut().zip(position..) {
             // SAFETY: loom fails the test if another thread may write this byte at the same time.
-            self.0.data[DataArea::LARGE.index(position)].with(|place| *byte = unsafe { *place });
+            self.byte(area, position).with(|place| *byte = unsafe { *place });
         }
     }
 
     pub(crate) fn read_and_write_back(&self, position: u64, into: &mut [u8]) {
-        self.read(position, into);
+        self.read(Area::Main, position, into);
     }
 }

@@ -4,9 +4,9 @@ use homespun_engine::transport::{FrameHandler, Glance, LinkId};
 use homespun_engine::wire::Message;
 
 use super::ShmTransport;
-use crate::limits::{BUSY_GLANCES_MAX, PULL_MIN_BYTES};
+use crate::limits::{GLANCES_MAX, PULL_MIN_BYTES};
 use crate::link::{Link, Slot};
-use crate::ring::{INLINE_MAX_BYTES, Offered};
+use crate::ring::INLINE_MAX_BYTES;
 
 // So no message that `write_message` takes is one that the peer should pull.
 const _: () = assert!(INLINE_MAX_BYTES < PULL_MIN_BYTES);
@@ -14,9 +14,9 @@ const _: () = assert!(INLINE_MAX_BYTES < PULL_MIN_BYTES);
 /// The glances since the last pass, and how many may still come before the next.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Glances {
-    /// How many more may find nothing. 0: the next poll must make a pass.
+    /// How many more in a row may find nothing. 0: the next poll must make a pass.
     left: u32,
-    /// The value of `left` before the idle ones that are now in a row.
+    /// The value of `left` when the last one has found a frame, or after the last pass.
     left_before: u32,
     /// How many others have found nothing.
     idle: u32,
@@ -52,12 +52,13 @@ impl Glances {
         (self.left, self.left_before) = (0, 0);
     }
 
-    /// Counts one that has found a frame. So many may find nothing from now on.
+    /// Counts a glance that has found a frame. So many further ones in a row may find nothing, unless there
+    /// were as many as may come between two passes.
     #[inline(always)]
     fn count_busy(&mut self, left: u32) {
         self.busy += 1;
         self.idle += self.idle_in_a_row();
-        self.left = if self.busy < BUSY_GLANCES_MAX { left } else { 0 };
+        self.left = if self.idle + self.busy < GLANCES_MAX { left } else { 0 };
         self.left_before = self.left;
     }
 }
@@ -108,30 +109,29 @@ impl ShmTransport {
         Glance::Nothing
     }
 
-    /// Offers messages of a hot ring to the handler. Returns whether all of its frames were taken, or as many
-    /// as the budget allows.
+    /// Offers messages of a hot ring to the handler. Returns how many it has taken.
     #[inline(always)]
     pub(super) fn offer_messages(
         &mut self,
         id: LinkId,
         budget_frames: u32,
         receiver: &mut impl FrameHandler,
-    ) -> bool {
-        let Some(Slot::Made(link)) = self.links.get_mut(id) else { return false };
-        let Some(incoming) = &mut link.incoming else { return false };
-        for _ in 0..budget_frames {
-            match incoming.ring.offer_message(id, receiver) {
-                Offered::Taken => {}
-                Offered::Nothing => break,
-                Offered::Refused => return false,
-            }
+    ) -> u32 {
+        let Some(Slot::Made(link)) = self.links.get_mut(id) else { return 0 };
+        let Some(incoming) = &mut link.incoming else { return 0 };
+        let mut taken = 0;
+        while taken < budget_frames && incoming.ring.offer_message(id, receiver) {
+            taken += 1;
+        }
+        if taken == 0 {
+            return 0;
         }
         incoming.empty_polls = 0;
         link.note_messages_read();
         self.glances.count_busy(self.pace.glances_max());
         self.idle_polls = 0;
         self.turn += 1;
-        true
+        taken
     }
 }
 

@@ -17,7 +17,7 @@ use rustix::net::{
 };
 
 /// The size of a ring's segment.
-pub(crate) const SEGMENT_BYTES: u64 = 192 + 512 * 64 + 256 * 1024;
+pub(crate) const SEGMENT_BYTES: u64 = 192 + 512 * 64 + (256 + 8) * 1024;
 
 /// The most descriptors that a message of these tests carries.
 const FDS_MAX: usize = 16;
